@@ -39,7 +39,6 @@ from oodzoo.leaks import pairs as leak_pairs
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.leaks.similar import similar_images
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.upgrade import upgrade_store
 
 Change = Callable[[Image.Image], Image.Image]
 
@@ -117,7 +116,6 @@ def open_store(data: Path, zoo: str, store: Path, known: Path | None) -> Feature
     """Extract what is missing in a copy of a store."""
     if known is not None:
         shutil.copytree(known, store)
-        upgrade_store(store)
     config = ExtractionConfig(device="cpu")
     return run_extraction(oodzoo.ImageDomains(data), oodzoo.load_zoo(zoo), store, config)[0]
 

@@ -43,16 +43,12 @@ from oodzoo.selection import select_features
 from oodzoo.store.checking import check_store
 from oodzoo.store.documents import sealed, sealed_bytes
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.first_form import read_all_shards
 from oodzoo.store.local import update_local
 from oodzoo.store.shards import ShardFile, checksum, open_shard, read_record
 from oodzoo.testbed.external import read_values
 
 # set the variable to try more files of each kind
 EXAMPLES = int(os.environ.get("OODZOO_FUZZ", "200"))
-
-FIRST_FORM = Path(__file__).parent / "store" / "first_form" / "store"
-
 
 # --- changes ---------------------------------------------------------------------------------
 
@@ -377,15 +373,6 @@ FEATURES = {
 }
 
 
-@reader_of("table of an import")
-def import_table(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    np.save(folder / "m.npy", np.array(FEATURES["m"]))
-    rows = [["label", "domain", "group", "path"]]
-    rows += [["a", "x", "g", "1"], ["b", "x", "", "2"], ["a", "y", "h", "3"], ["b", "y", "h", "4"]]
-    path = folder / "rows.csv"
-    return Reader(path, rows, to_csv, [lambda: imported([folder / "m.npy"], path)])
-
-
 def imported(files: list[Path], table: Path | None = None) -> None:
     found = read_features(files, table)
     for arrays in (found.features, found.logits):
@@ -397,25 +384,26 @@ def imported(files: list[Path], table: Path | None = None) -> None:
         "".join([sample.path, sample.domain, sample.label]).encode()
 
 
-@reader_of("npy of an import")
-def import_npy(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    (folder / "rows.csv").write_text("label,domain\na,x\nb,x\na,y\nb,y\n")
-    path = folder / "m.npy"
-    return Reader(path, [FEATURES["m"]], to_npy, [lambda: imported([path], folder / "rows.csv")])
+def import_reader(folder: Path, request: pytest.FixtureRequest, kind: str) -> Reader:
+    rows = [["label", "domain", "group", "path"]]
+    rows += [["a", "x", "g", "1"], ["b", "x", "", "2"], ["a", "y", "h", "3"], ["b", "y", "h", "4"]]
+    array, table = folder / "m.npy", folder / "rows.csv"
+    np.save(array, np.array(FEATURES["m"]))
+    table.write_bytes(to_csv(rows))
+    if kind == "table":
+        return Reader(table, rows, to_csv, [lambda: imported([array], table)])
+    if kind == "npy":
+        return Reader(array, [FEATURES["m"]], to_npy, [lambda: imported([array], table)])
+    path, document, write = folder / f"features.{kind}", FEATURES, to_npz
+    if kind == "parquet":
+        pytest.importorskip("pyarrow")
+        document = {k.removesuffix("s") if k != "m.logits" else k: v for k, v in FEATURES.items()}
+        write = to_parquet
+    return Reader(path, document, write, [lambda: imported([path])])
 
 
-@reader_of("npz of an import")
-def import_npz(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    path = folder / "features.npz"
-    return Reader(path, FEATURES, to_npz, [lambda: imported([path])])
-
-
-@reader_of("parquet of an import")
-def import_parquet(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    pytest.importorskip("pyarrow")
-    path = folder / "features.parquet"
-    document = {k.removesuffix("s") if k != "m.logits" else k: v for k, v in FEATURES.items()}
-    return Reader(path, document, to_parquet, [lambda: imported([path])])
+for _kind in ("table", "npy", "npz", "parquet"):
+    BUILD[f"{_kind} of an import"] = partial(import_reader, kind=_kind)
 
 
 @reader_of("cache")
@@ -463,16 +451,6 @@ def in_copy(store: Path, change: Callable[[Path], object]) -> None:
         change(shutil.copytree(store, Path(folder) / "store", copy_function=os.link))
 
 
-def store_reader(store: Path, file: Path, seal: Callable[[bytes], bytes] = bytes) -> Reader:
-    reads: list[Read] = [partial(read_store, store), partial(check_store, store)]
-    return Reader(file, json.loads(file.read_bytes()), to_json, reads, seal)
-
-
-def repaired(store: Path) -> None:
-    """Repair a copy of a store."""
-    in_copy(store, partial(check_store, repair=True))
-
-
 def reseal_manifest(store: Path, change: Callable[[Any], object]) -> None:
     path = store / "manifest.json"
     path.write_bytes(resealed(path.read_bytes(), change))
@@ -488,72 +466,48 @@ def resealed(content: bytes, change: Callable[[Any], object] = lambda _: None) -
     return sealed(document)
 
 
-@reader_of("manifest")
-def manifest(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    store = new_store(folder)
-    reader = store_reader(store, store / "manifest.json", resealed)
-    return reader._replace(reads=[partial(read_store, store), partial(repaired, store)])
+STORED = {
+    "manifest": "manifest.json",
+    "samples": "samples/00000.json",
+    "images": "images/00000.json",
+    "list of shards": "models/m1/shards.*.json",
+    "record of a shard": "models/m1/00000-00000.json",
+    "model.json": "models/m1/model.json",
+    "local.json": "models/m1/local.json",
+}
 
 
-@reader_of("samples")
-def samples(folder: Path, request: pytest.FixtureRequest) -> Reader:
+def store_reader(folder: Path, request: pytest.FixtureRequest, kind: str) -> Reader:
     store = new_store(folder)
+    (path,) = store.glob(STORED[kind])
 
     def seal(content: bytes) -> bytes:
         digest = hashlib.sha256(content).hexdigest()
-        reseal_manifest(store, lambda document: document.update(samples=digest))
+        if kind in ("manifest", "record of a shard"):
+            return resealed(content)
+        if kind == "samples":
+            reseal_manifest(store, lambda m: m.update(samples=digest))
+        elif kind == "images":
+            reseal_manifest(store, lambda m: m["segments"].update({"00000": digest}))
+        elif kind == "list of shards":
+            for old in path.parent.glob("shards.*.json"):
+                old.unlink()
+            path.with_name(f"shards.{digest[:16]}.json").write_bytes(content)
+            reseal_manifest(store, lambda m: m["models"]["m1"].update(shards=digest))
         return content
 
-    return store_reader(store, store / "samples" / "00000.json", seal)
+    repair = partial(in_copy, store, partial(check_store, repair=True))
+    others: dict[str, list[Read]] = {
+        "manifest": [partial(read_store, store), repair],
+        "record of a shard": [partial(read_record, path), repair],
+        "model.json": [repair],
+    }
+    reads = others.get(kind, [partial(read_store, store), partial(check_store, store)])
+    return Reader(path, json.loads(path.read_bytes()), to_json, reads, seal)
 
 
-@reader_of("images")
-def images(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    store = new_store(folder)
-
-    def seal(content: bytes) -> bytes:
-        digest = hashlib.sha256(content).hexdigest()
-        reseal_manifest(store, lambda document: document["segments"].update({"00000": digest}))
-        return content
-
-    return store_reader(store, store / "images" / "00000.json", seal)
-
-
-@reader_of("list of shards")
-def shard_list(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    store = new_store(folder)
-    (path,) = (store / "models" / "m1").glob("shards.*.json")
-
-    def seal(content: bytes) -> bytes:
-        for old in path.parent.glob("shards.*.json"):
-            old.unlink()
-        digest = hashlib.sha256(content).hexdigest()
-        path.with_name(f"shards.{digest[:16]}.json").write_bytes(content)
-        reseal_manifest(store, lambda document: document["models"]["m1"].update(shards=digest))
-        return content
-
-    return store_reader(store, path, seal)
-
-
-@reader_of("record of a shard")
-def shard_record(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    store = new_store(folder)
-    path = store / "models" / "m1" / "00000-00000.json"
-    reader = store_reader(store, path, resealed)
-    return reader._replace(reads=[partial(read_record, path), partial(repaired, store)])
-
-
-@reader_of("model.json")
-def model_record(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    store = new_store(folder)
-    reader = store_reader(store, store / "models" / "m1" / "model.json")
-    return reader._replace(reads=[partial(repaired, store)])
-
-
-@reader_of("local.json")
-def local(folder: Path, request: pytest.FixtureRequest) -> Reader:
-    store = new_store(folder)
-    return store_reader(store, store / "models" / "m1" / "local.json")
+for _kind in STORED:
+    BUILD[_kind] = partial(store_reader, kind=_kind)
 
 
 @reader_of("shard")
@@ -569,29 +523,6 @@ def shard(folder: Path, request: pytest.FixtureRequest) -> Reader:
         array.copy()
 
     return Reader(path, [FEATURES["m"]], to_npy, [read])
-
-
-def first_form_reader(folder: Path, file: str) -> Reader:
-    store = shutil.copytree(FIRST_FORM, folder / "store")
-    reads: dict[str, list[Read]] = {
-        "local.json": [partial(read_store, store)],
-        "images.json": [partial(check_store, store), partial(read_all_shards, store)],
-    }
-    both: list[Read] = [partial(read_store, store), partial(read_all_shards, store)]
-    document = json.loads((store / file).read_bytes())
-    return Reader(store / file, document, to_json, reads.get(file, both))
-
-
-for _file in (
-    "manifest.json",
-    "images.json",
-    "local.json",
-    "skipped/%2E%2E/shard-00000.json",
-    "separable_shapes/model.json",
-):
-    BUILD[f"first form: {_file}"] = partial(
-        lambda folder, request, file: first_form_reader(folder, file), file=_file
-    )
 
 
 # --- results ---

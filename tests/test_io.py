@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import io
 import os
 import platform
 import re
@@ -16,7 +15,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from oodzoo._io import (
@@ -25,7 +23,6 @@ from oodzoo._io import (
     json_bytes,
     locked,
     name_folder,
-    npy_bytes,
     read_json,
     remove_temporaries,
     shown,
@@ -106,14 +103,6 @@ def names(folder: Path) -> list[str]:
 # --- files ------------------------------------------------------------------------------------
 
 
-def test_a_file_is_written_whole_and_alone(tmp_path: Path) -> None:
-    path = tmp_path / "a" / "b" / "file.bin"
-    write_bytes(path, b"first")
-    write_bytes(path, b"second")
-    assert path.read_bytes() == b"second"
-    assert names(path.parent) == ["file.bin"]
-
-
 @WRITES
 def test_content_is_synced_before_it_gets_its_name(
     write: Write, tmp_path: Path, process: Process
@@ -176,6 +165,20 @@ def test_a_new_file_replaces_nothing(tmp_path: Path) -> None:
 def test_a_disk_without_hard_links(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    link = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        """Repeat a request as a network disk does whose reply was lost."""
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    assert write_new(tmp_path / "repeated", b"content")
+    (tmp_path / "repeated").unlink()
+    monkeypatch.setattr(os, "link", refusal(errno.ENOSPC))
+    with pytest.raises(DiskError, match="the disk is full"):
+        write_new(tmp_path / "file", b"content")
+    assert names(tmp_path) == []
     monkeypatch.setattr(os, "link", refusal(code))
     assert write_new(tmp_path / "file", b"content")
     assert not write_new(tmp_path / "file", b"other")
@@ -186,30 +189,6 @@ def test_a_disk_without_hard_links(
     assert (tmp_path / "link").is_symlink()
 
 
-@POSIX
-def test_a_link_that_fails_is_a_disk_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "link", refusal(errno.ENOSPC))
-    with pytest.raises(DiskError, match="the disk is full"):
-        write_new(tmp_path / "file", b"content")
-    assert names(tmp_path) == []
-
-
-@POSIX
-def test_a_repeated_request_of_a_network_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The link was made, its reply was lost, and its repetition finds the link."""
-    link = os.link
-
-    def twice(source: Path, target: Path) -> None:
-        link(source, target)
-        link(source, target)
-
-    monkeypatch.setattr(os, "link", twice)
-    assert write_new(tmp_path / "file", b"content")
-    assert names(tmp_path) == ["file"]
-
-
 def refusal(code: int) -> Callable[[Path, Path], None]:
     def refuse(source: Path, target: Path) -> None:
         raise OSError(code, os.strerror(code))
@@ -218,22 +197,54 @@ def refusal(code: int) -> Callable[[Path, Path], None]:
 
 
 @WRITES
-def test_the_umask_decides_who_may_read(write: Write, tmp_path: Path) -> None:
+def test_names_and_rights(write: Write, tmp_path: Path) -> None:
+    """A name may be as long as the disk allows; the umask decides who may read."""
     before = os.umask(0o027)
     try:
-        write(tmp_path / "file", b"content")
+        write(tmp_path / ("x" * 255), b"content")
         with locked(tmp_path):
             pass
     finally:
         os.umask(before)
-    for name in ("file", ".lock"):
+    assert names(tmp_path) == [".lock", "x" * 255]
+    for name in names(tmp_path):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o640
 
 
-@WRITES
-def test_names_may_be_as_long_as_the_disk_allows(write: Write, tmp_path: Path) -> None:
-    write(tmp_path / ("x" * 255), b"content")
-    assert names(tmp_path) == ["x" * 255]
+def test_a_file_and_a_folder_in_each_others_place(tmp_path: Path) -> None:
+    (tmp_path / "taken/inside").mkdir(parents=True)
+    (tmp_path / "file").write_text("mine")
+    for path in ("taken", "file/new", "file/deep/new"):
+        with pytest.raises(InputError, match=path.partition("/")[0]):
+            write_bytes(tmp_path / path, b"")
+    assert (tmp_path / "file").read_text() == "mine"
+    assert names(tmp_path) == ["file", "taken"]
+    assert names(tmp_path / "taken") == ["inside"]
+
+
+DAMAGED = [b"", b"{", b'{"a": 1', b"\xff\xfe", b"[1, 2]", b"3", b"null", b'"text"']
+
+
+def test_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same content gives the same bytes; damage is said in one line."""
+    document, path = {"b": 1, "a": ["ä", None, 0.1]}, tmp_path / "mirror/a.json"
+    write_json(path, {"a": ["ä", None, 0.1], "b": 1})
+    assert path.read_bytes() == json_bytes(document)
+    assert read_json(path, "it") == document
+    name_folder(tmp_path / "mirror", "s3://bucket/x")
+    assert shown(tmp_path / "mirror") == "s3://bucket/x"
+    assert shown(tmp_path / "mirror2") == str(tmp_path / "mirror2")
+    for content in DAMAGED:
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=r"^the list 's3://bucket/x/a\.json' is damaged: .+$"):
+            read_json(path, "the list")
+    with pytest.raises(InputError, match="cannot read it 's3://bucket/x/none'"):
+        read_json(tmp_path / "mirror/none", "it")
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    for durable in (False, True):  # only durable files wait for the disk
+        write_tidily(path, b"content", durable=durable)
+        assert bool(synced) == durable
 
 
 @WRITES
@@ -254,53 +265,6 @@ def test_a_planted_link_is_not_followed(
     assert (tmp_path / "outside").read_text() == "mine"
     assert names(folder) == [".tmp-file", "file"]
     assert (folder / "file").read_bytes() == b"content"
-
-
-def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
-    folder = tmp_path / "taken"
-    (folder / "inside").mkdir(parents=True)
-    with pytest.raises(InputError, match="taken"):
-        write_bytes(folder, b"a file cannot replace a folder")
-    assert names(tmp_path) == ["taken"]
-    assert names(folder) == ["inside"]
-
-
-def test_a_file_where_a_folder_is_needed(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    for path in (tmp_path / "file" / "new", tmp_path / "file" / "deep" / "new"):
-        with pytest.raises(InputError, match="file"):
-            write_bytes(path, b"")
-    assert (tmp_path / "file").read_text() == "mine"
-
-
-def test_json_is_the_same_bytes_for_the_same_content(tmp_path: Path) -> None:
-    write_json(tmp_path / "a.json", {"b": 1, "a": ["ä", None, 0.1]})
-    write_json(tmp_path / "b.json", {"a": ["ä", None, 0.1], "b": 1})
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-    assert read_json(tmp_path / "a.json", "it") == {"a": ["ä", None, 0.1], "b": 1}
-    assert json_bytes({"b": 1, "a": ["ä", None, 0.1]}) == (tmp_path / "a.json").read_bytes()
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b'{"a": 1', b"\xff\xfe", b"[1, 2]", b"3", b"null", b'"text"']
-)
-def test_damaged_json_is_one_line(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "x.json").write_bytes(content)
-    with pytest.raises(InputError, match=r"the manifest .*x\.json.* is damaged") as caught:
-        read_json(tmp_path / "x.json", "the manifest")
-    assert "\n" not in str(caught.value)
-
-
-def test_missing_json(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read the manifest"):
-        read_json(tmp_path / "x.json", "the manifest")
-
-
-@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (4, 5)])
-def test_npy_bytes_are_a_npy_file(shape: tuple[int, int]) -> None:
-    array = np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)
-    back = np.load(io.BytesIO(bytes(npy_bytes(np.asfortranarray(array)))), allow_pickle=False)
-    np.testing.assert_array_equal(back, array)
 
 
 # --- temporaries ------------------------------------------------------------------------------
@@ -407,77 +371,46 @@ remove_temporaries(Path(sys.argv[1]))
 # --- the lock ---------------------------------------------------------------------------------
 
 
-def test_a_second_writer_is_told_who_writes(tmp_path: Path, process: Process) -> None:
-    holder = process(HOLD, tmp_path / "s")
+def hold(process: Process, folder: Path, *shared: str) -> subprocess.Popen[str]:
+    holder = process(HOLD, folder, *shared)
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
+    return holder
+
+
+def refused(folder: Path, owner: str, *, shared: bool = False) -> None:
     with (
-        pytest.raises(InputError, match=rf"another process \(process {holder.pid}\)"),
-        locked(tmp_path / "s"),
+        pytest.raises(InputError, match=rf"being written by another process{owner}; wait"),
+        locked(folder, shared=shared),
     ):
         pass
+
+
+@POSIX
+def test_who_excludes_whom(tmp_path: Path, process: Process) -> None:
+    """An exclusive lock all others, shared ones only exclusive ones; it ends with its process."""
+    holder = hold(process, tmp_path / "s")
+    for shared in (False, True):
+        refused(tmp_path / "s", rf" \(process {holder.pid}\)", shared=shared)
     holder.communicate("")
-    with locked(tmp_path / "s"):
-        pass
+    with pytest.raises(RuntimeError), locked(tmp_path / "s"):
+        raise RuntimeError
+    with locked(tmp_path / "s"):  # an error ends it, too
+        (tmp_path / "s/.lock").write_text("process 1\nmore")
+        refused(tmp_path / "s", "")
     # nothing in the folder depends on who wrote it
     assert (tmp_path / "s/.lock").read_bytes() == b""
-
-
-def test_a_lock_dies_with_its_process(tmp_path: Path, process: Process) -> None:
-    holder = process(HOLD, tmp_path)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    with locked(tmp_path):
-        assert str(holder.pid) not in (tmp_path / ".lock").read_text()
-
-
-@POSIX
-def test_shared_locks_exclude_exclusive_ones_only(tmp_path: Path, process: Process) -> None:
-    holders = [process(HOLD, tmp_path, "shared") for _ in range(2)]
+    killed = hold(process, tmp_path / "s")
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    holders = [hold(process, tmp_path / "s", "shared") for _ in range(2)]
+    with locked(tmp_path / "s", shared=True):
+        assert (tmp_path / "s/.lock").read_bytes() == b""
     for holder in holders:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-    with locked(tmp_path, shared=True):
-        assert (tmp_path / ".lock").read_bytes() == b""
-    for holder in holders:
-        with (
-            pytest.raises(InputError, match=r"being written by another process; wait"),
-            locked(tmp_path),
-        ):
-            pass
+        refused(tmp_path / "s", "")  # the number of the killed process is not reported
         holder.communicate("")
-    with locked(tmp_path):
-        pass
-    assert (tmp_path / ".lock").read_bytes() == b""
-
-
-@POSIX
-def test_an_exclusive_lock_excludes_shared_ones(tmp_path: Path, process: Process) -> None:
-    holder = process(HOLD, tmp_path)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == "held\n"
-    with (
-        pytest.raises(InputError, match=rf"another process \(process {holder.pid}\); wait"),
-        locked(tmp_path, shared=True),
-    ):
-        pass
-    holder.send_signal(signal.SIGKILL)
-    holder.wait()
-    sharing = process(HOLD, tmp_path, "shared")
-    assert sharing.stdout is not None
-    assert sharing.stdout.readline() == "held\n"
-    # the number of the killed process is not reported
-    with pytest.raises(InputError, match="another process; wait"), locked(tmp_path):
-        pass
-
-
-def test_a_lock_with_other_content_is_one_line(tmp_path: Path) -> None:
-    with locked(tmp_path):
-        (tmp_path / ".lock").write_text("process 1\nmore")
-        with pytest.raises(InputError, match="another process; wait"), locked(tmp_path):
-            pass
+    with locked(tmp_path / "s"):
+        assert str(killed.pid) not in (tmp_path / "s/.lock").read_text()
 
 
 @POSIX
@@ -497,13 +430,6 @@ def test_a_lock_is_not_a_link(shared: bool, tmp_path: Path) -> None:
         (folder / ".lock").unlink()
     assert (tmp_path / "outside").read_text() == "mine"
     assert names(tmp_path) == ["folder", "outside"]
-
-
-def test_a_lock_ends_with_an_error_too(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError), locked(tmp_path):
-        raise RuntimeError
-    with locked(tmp_path):
-        pass
 
 
 def test_a_full_disk_can_be_locked(small_disk: Callable[[str], Path]) -> None:
@@ -549,41 +475,15 @@ def nobody() -> Iterator[Path]:
 
 @pytest.mark.skipif(not hasattr(os, "seteuid"), reason="no rights of users here")
 def test_a_folder_that_may_not_be_written(nobody: Path) -> None:
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.ENAMETOOLONG, errno.EIO):
+        with (
+            pytest.raises(InputError, match=r"^cannot write 'here'\S* .+$"),
+            explaining_disk_errors(Path("here")),
+        ):
+            raise OSError(code, os.strerror(code))
     for path in (nobody / "file", nobody / "new" / "file"):
         with pytest.raises(InputError, match="permission denied"):
             write_bytes(path, b"")
     for folder in (nobody, nobody / "new"):
         with pytest.raises(InputError, match="permission denied"), locked(folder):
             pass
-
-
-@pytest.mark.parametrize(
-    "code", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENAMETOOLONG, errno.EIO]
-)
-def test_every_refusal_is_one_line_with_the_path(code: int) -> None:
-    with (
-        pytest.raises(InputError, match=r"^cannot write 'here'\S* .+") as caught,
-        explaining_disk_errors(Path("here")),
-    ):
-        raise OSError(code, os.strerror(code))
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folder_is_shown_by_another_name(tmp_path: Path) -> None:
-    name_folder(tmp_path / "mirror", "s3://bucket/x")
-    assert shown(tmp_path / "mirror") == "s3://bucket/x"
-    assert shown(tmp_path / "mirror/a/b.json") == "s3://bucket/x/a/b.json"
-    assert shown(tmp_path / "mirror2") == str(tmp_path / "mirror2")
-    with pytest.raises(InputError, match="cannot read it 's3://bucket/x/none'"):
-        read_json(tmp_path / "mirror/none", "it")
-
-
-@pytest.mark.parametrize("durable", [True, False])
-def test_only_durable_files_wait_for_the_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
-) -> None:
-    synced: list[int] = []
-    monkeypatch.setattr("os.fsync", synced.append)
-    write_tidily(tmp_path / "file", b"content", durable=durable)
-    assert (tmp_path / "file").read_bytes() == b"content"
-    assert bool(synced) == durable

@@ -177,7 +177,6 @@ store sync BAD/store GOOD/data
 store sync GOOD/store BAD/data
 store check BAD/store
 store check BAD/store --repair
-store upgrade BAD/store
 store merge BAD/store GOOD/store --out NEW
 store merge GOOD/store BAD/store --out NEW
 """

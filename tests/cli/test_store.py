@@ -10,16 +10,14 @@ import pytest
 from tests.conftest import Run
 from tests.features import conftest as fixtures
 from tests.features.data import Tree, another_digit, one_of, rows_of, write_table
-from tests.store.contents import contents, first_form, size, targets
+from tests.store.contents import contents, size, targets
 from tests.store.data import fill, letters
-
-from oodzoo.store.feature_store import FeatureStore
 
 # The digits, models and stores that the tests of features use.
 digits, data, zoo, extract = fixtures.digits, fixtures.data, fixtures.zoo, fixtures.extract
 made, store, tree = fixtures.made, fixtures.store, fixtures.tree
 
-COMMANDS = ("ls", "du", "rm", "prune", "sync", "check", "merge", "upgrade")
+COMMANDS = ("ls", "du", "rm", "prune", "sync", "check", "merge")
 
 MODELS = ["mlp_glyphs_augmented", "separable_shapes"]
 
@@ -69,18 +67,6 @@ def test_a_newer_schema(run: Run, store: Path, digits: Path, tree: Tree, command
     assert outcome.code == 2
     assert "upgrade oodzoo" in outcome.err
     assert tree(store) == before
-
-
-@pytest.mark.parametrize("command", ["du", "rm", "prune", "sync"])
-def test_the_first_form_is_to_be_upgraded(
-    run: Run, tmp_path: Path, tree: Tree, command: str
-) -> None:
-    old, data = first_form(tmp_path)
-    before = tree(old)
-    given = [old, data / "table.csv"] if command == "sync" else arguments(command, old, tmp_path)
-    complaint = run("store", command, *given).complaint
-    assert f"upgrade it with `oodzoo store upgrade {old}`" in complaint
-    assert tree(old) == before
 
 
 # --- each command ----------------------------------------------------------------------------
@@ -254,16 +240,3 @@ def test_merge(run: Run, tmp_path: Path) -> None:
     complaint = run("store", "merge", a, other, "--out", tmp_path / "c").complaint
     assert "differs from" in complaint
     assert "'night/e.png'" in complaint
-
-
-def test_upgrade(run: Run, tmp_path: Path) -> None:
-    old, _ = first_form(tmp_path)
-    file = "separable_shapes/%2E%2E/shard-00000.logits.npy"
-    (old / file).write_bytes(b"")
-    outcome = run("store", "upgrade", old)
-    assert (outcome.code, outcome.out) == (0, "upgraded\n")
-    assert f"{file} is damaged and left out" in outcome.err
-    assert FeatureStore(old).models == ("mlp_glyphs_augmented",)
-    outcome = run("store", "upgrade", old, "--json")
-    assert outcome.document == {"upgraded": False, "damaged": []}
-    assert "nothing to do" in run("store", "upgrade", old).out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,10 +20,8 @@ from tests.features.conftest import (
     zoo,
     zoo_file,
 )
-from tests.features.data import Extract, MakeModel
-from tests.store.data import Begin, Race, fill, letters
-
-from oodzoo.errors import InputError
+from tests.store import tiny
+from tests.store.data import Race, fill, letters
 
 __all__ = [
     "data",
@@ -44,18 +43,23 @@ def small(tmp_path: Path) -> Path:
     return fill(tmp_path / "small", letters(day="abcde", night="fghi"), "m1", "m2")
 
 
+@pytest.fixture(scope="session")
+def _tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    tiny.extract(tiny.write_images(folder / "images"), ["a", "b"], folder / "store")
+    return folder
+
+
 @pytest.fixture
-def begin(data: Path, make_model: MakeModel, extract: Extract) -> Begin:
-    """Extract the digits with a model that fails: it is in the store, but not finished."""
+def images(_tiny: Path, tmp_path: Path) -> Path:
+    """Images of three classes in two domains, three of each; see `tests.store.tiny`."""
+    return shutil.copytree(_tiny / "images", tmp_path / "images")
 
-    def fail(batch: object) -> None:
-        raise RuntimeError("broken")
 
-    def begin(store: Path) -> None:
-        with pytest.raises(InputError, match="no model could be used"):
-            extract(data, [make_model(fail, name="begun")], store)
-
-    return begin
+@pytest.fixture
+def tiny_store(_tiny: Path, tmp_path: Path) -> Path:
+    """A store of the images with the models a and b."""
+    return shutil.copytree(_tiny / "store", tmp_path / "tiny_store")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +51,3 @@ def targets(data: Path, folder: Path) -> Path:
         with Image.open(file) as image:
             image.transpose(Image.Transpose.ROTATE_90).save(folder / file.name)
     return folder
-
-
-def first_form(folder: Path) -> tuple[Path, Path]:
-    """Copy the store of the first form and its images; return both folders."""
-    source = Path(__file__).parent / "first_form"
-    data = shutil.copytree(source / "data", folder / "first_data")
-    return shutil.copytree(source / "store", folder / "first"), data

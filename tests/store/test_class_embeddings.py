@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from tests.joint_space import embeddings_of, joint_space, stored_space
 
-from oodzoo._io import json_bytes
 from oodzoo.errors import InputError
 from oodzoo.features.source import StoreSource
 from oodzoo.store.checking import check_store
@@ -46,34 +45,20 @@ def _equal(one: ClassEmbeddings | None, two: ClassEmbeddings) -> None:
     assert (one.scale, one.bias, one.digest) == (two.scale, two.bias, two.digest)
 
 
-def test_what_is_written_is_read(store: FeatureStore) -> None:
-    other = replace(embeddings_of(SPACE), scale=87.3, bias=-12.5, names=("a", "b", "c", "d"))
-    write_class_embeddings(store.path, "clip", store.model("clip").identity, other)
-    _equal(store.class_embeddings("clip"), other)
+def test_what_is_written_is_read(store: FeatureStore, tmp_path: Path) -> None:
+    """A source has those of its classes; the fingerprint of the store depends on them."""
+    expected, before = embeddings_of(SPACE), store.fingerprint
+    _equal(StoreSource(store).class_embeddings("clip"), expected)
     assert store.class_embeddings("plain") is None
-
-
-def test_a_source_has_those_of_its_classes(store: FeatureStore) -> None:
-    source = StoreSource(store)
-    expected = embeddings_of(SPACE)
-    _equal(source.class_embeddings("clip"), expected)
     part = expected.of(["class_2", "class_0"])
     assert part is not None
     np.testing.assert_array_equal(part.embeddings, expected.embeddings[[2, 0]])
     assert part.names == ("class_2", "class_0")
     assert part.digest != expected.digest
     assert expected.of(["class_0", "another"]) is None
-
-
-def test_embeddings_of_another_model_of_this_name_do_not_count(store: FeatureStore) -> None:
-    write_class_embeddings(store.path, "clip", "0" * 16, embeddings_of(SPACE))
-    assert store.class_embeddings("clip") is None
-
-
-def test_the_fingerprint_of_a_store_depends_on_them(store: FeatureStore, tmp_path: Path) -> None:
-    before = store.fingerprint
-    changed = replace(embeddings_of(SPACE), scale=11.0)
-    write_class_embeddings(store.path, "clip", store.model("clip").identity, changed)
+    other = replace(expected, scale=87.3, bias=-12.5, names=("a", "b", "c", "d"))
+    write_class_embeddings(store.path, "clip", store.model("clip").identity, other)
+    _equal(store.class_embeddings("clip"), other)
     assert FeatureStore(store.path).fingerprint != before
     _file(store).unlink()
     plain = stored_space(tmp_path / "plain", SPACE, texts=False)
@@ -137,44 +122,23 @@ def test_damage_is_found(
     assert opened.class_embeddings("clip") is None
 
 
-def test_a_sound_file_is_checked(store: FeatureStore) -> None:
-    files = check_store(store.path).files
-    _file(store).unlink()
-    assert check_store(store.path).files == files - 1
-
-
-def test_a_symbolic_link_is_not_followed(store: FeatureStore, tmp_path: Path) -> None:
-    shutil.move(_file(store), tmp_path / "elsewhere.json")
-    _file(store).symlink_to(tmp_path / "elsewhere.json")
-    with pytest.raises(InputError, match="is a symbolic link"):
-        store.class_embeddings("clip")
-
-
-def test_a_merged_store_has_them(store: FeatureStore, tmp_path: Path) -> None:
+def test_they_belong_to_a_model(store: FeatureStore, tmp_path: Path) -> None:
+    """They are merged, pruned, removed and checked with it, and read in place only."""
     part = SPACE._replace(features={"third": SPACE.features["plain"] + 1})
     other = stored_space(tmp_path / "there", part, texts=False)
     merged = merge_stores([store.path, other.path], tmp_path / "merged")
     assert merged.models == ("clip", "plain", "third")
     _equal(merged.class_embeddings("clip"), embeddings_of(SPACE))
-
-
-def test_they_are_removed_with_their_model(store: FeatureStore) -> None:
-    remove_models(store.path, ["clip"])
-    assert not _file(store).parent.exists()
-
-
-def test_pruning_keeps_them_and_removes_those_of_a_removed_model(store: FeatureStore) -> None:
-    left = store.path / "models" / "gone" / FILE
-    left.parent.mkdir()
-    left.write_bytes(json_bytes({}))
-    prune_store(store.path)
-    assert not left.parent.exists()
-    _equal(FeatureStore(store.path).class_embeddings("clip"), embeddings_of(SPACE))
-
-
-def test_a_store_of_the_first_form_has_none() -> None:
-    first = Path(__file__).parent / "first_form"
-    stores = sorted(path.parent for path in first.rglob("manifest.json"))
-    for path in stores:
-        opened = FeatureStore(path)
-        assert opened.class_embeddings(opened.models[0]) is None
+    prune_store(merged.path)
+    _equal(merged.class_embeddings("clip"), embeddings_of(SPACE))
+    remove_models(merged.path, ["clip"])
+    assert not _file(merged).parent.exists()
+    files = check_store(store.path).files
+    shutil.move(_file(store), tmp_path / "elsewhere.json")
+    assert check_store(store.path).files == files - 1
+    _file(store).symlink_to(tmp_path / "elsewhere.json")
+    with pytest.raises(InputError, match="is a symbolic link"):
+        store.class_embeddings("clip")
+    _file(store).unlink()
+    write_class_embeddings(store.path, "clip", "0" * 16, embeddings_of(SPACE))
+    assert store.class_embeddings("clip") is None  # of another model of this name

@@ -23,7 +23,6 @@ from oodzoo.store.merge import merge_stores
 from oodzoo.store.prune import Pruned, prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.shards import read_record
-from oodzoo.store.upgrade import upgrade_store
 
 # set the variable to try more histories
 EXAMPLES = int(os.environ.get("OODZOO_HISTORIES", "12"))
@@ -196,12 +195,6 @@ class History:
         lost.unlink()
         return lost.parent.name
 
-    def upgrade(self) -> None:
-        if self.models:
-            before = content(self.store)
-            assert not upgrade_store(self.store).upgraded
-            assert content(self.store) == before
-
     def rank(self) -> None:
         """Compare a ranking, which uses what earlier ones have left in the cache."""
         if self.models:
@@ -308,7 +301,6 @@ commands = st.one_of(
     step("merge", models, models),
     step("repair", at),
     step("recompute", at),
-    step("upgrade"),
     step("rank"),
 )
 

@@ -1,17 +1,18 @@
 """Each command that changes a store, killed before every change on disk.
 
 A reader sees the state before or after the command, and running the command again completes it.
+(For stores at URLs, which are killed at uploads, see test_mirror.)
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import pytest
 from tests.killing import STEP, Children, children, needs_fork
 from tests.store import tiny
@@ -24,143 +25,152 @@ from oodzoo.store.merge import merge_stores
 from oodzoo.store.prune import prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.sync import sync_store
-from oodzoo.store.upgrade import upgrade_store
 
 pytestmark = needs_fork
-
-FIRST_FORM = Path(__file__).parent / "first_form"
 
 
 @pytest.fixture(scope="module")
 def kill() -> Iterator[Children]:
-    commands = ("checking", "merge", "prune", "removal", "upgrade")
+    commands = ("checking", "merge", "prune", "removal", "sync")
     with children("tests.store.tiny", *(f"oodzoo.store.{name}" for name in commands)) as started:
         yield started
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tiny.write_images(tmp_path / "data")
-
-
-@pytest.fixture
-def store(tmp_path: Path, data: Path) -> Path:
+def store(tmp_path: Path, images: Path) -> Path:
     """A store of two models that was extended once: its index has two segments."""
     later = tmp_path / "later"
-    shutil.move(data / "night" / "dog", later)
-    tiny.extract(data, ["a", "b"], tmp_path / "store")
-    shutil.move(later, data / "night" / "dog")
-    tiny.extract(data, ["a", "b"], tmp_path / "store")
+    shutil.move(images / "night" / "dog", later)
+    tiny.extract(images, ["a", "b"], tmp_path / "store")
+    shutil.move(later, images / "night" / "dog")
+    tiny.extract(images, ["a", "b"], tmp_path / "store")
     return tmp_path / "store"
 
 
-@pytest.fixture
-def changed(data: Path) -> Path:
-    """The images after some were removed, moved and relabelled."""
-    (data / "day/bike/1.png").unlink()
-    (data / "night/dog/2.png").unlink()
-    (data / "day/cat/0.png").rename(data / "day/cat/moved.png")
-    (data / "night/cat/0.png").rename(data / "night/bike/relabelled.png")
-    return data
+# --- before a command: a change of the store and its images --------------------------------------
 
 
-def kills(
-    kill: Children, function: str, store: Path, *arguments: Any, step: int = 1, **options: Any
-) -> Iterator[tuple[int, Path]]:
-    """Kill a function before changes of a store; yield the moment and the store, a copy.
-
-    The last copy, in which the function was not killed, is left.
-    """
-    copy = store.with_name("copy")
-    for moment in itertools.count(1, step):
-        shutil.copytree(store, copy)
-        if not kill.killed(moment, function, copy, *arguments, **options):
-            return
-        yield moment, copy
-        shutil.rmtree(copy)
+def change(store: Path, images: Path) -> None:
+    (images / "day/bike/1.png").unlink()
+    (images / "night/dog/2.png").unlink()
+    (images / "day/cat/0.png").rename(images / "day/cat/moved.png")
+    (images / "night/cat/0.png").rename(images / "night/bike/relabelled.png")
 
 
-def temporaries(store: Path) -> list[Path]:
-    return [path for path in store.rglob("*") if is_temporary(path.name)]
-
-
-def test_sync(kill: Children, store: Path, changed: Path, tmp_path: Path) -> None:
-    old = content(store)
-    done = shutil.copytree(store, tmp_path / "done")
-    sync_store(done, changed)
-    new, expected = content(done), files(done)
-    for moment, s in kills(kill, "oodzoo.store.sync:sync_store", store, changed):
-        assert content(s) in (old, new), moment
-        sync_store(s, changed)
-        assert files(s) == expected, moment
-    assert files(s) == expected
-    assert moment >= 6
-    assert old != new
-
-
-def test_sync_of_unlabelled_images(kill: Children, store: Path, data: Path, tmp_path: Path) -> None:
-    target = tiny.write_target(tmp_path / "target", 100)
-    tiny.extract(data, ["a"], store, unlabelled=[str(target)])
-    old = content(store)
+def add_target(store: Path, images: Path) -> None:
+    target = tiny.write_target(images.parent / "target", 100)
+    tiny.extract(images, ["a"], store, unlabelled=[str(target)])
     (target / "100.png").unlink()
-    (data / "day/bike/1.png").unlink()
-    done = shutil.copytree(store, tmp_path / "done")
-    tiny.sync(done, data, [target])
-    new, expected = content(done), files(done)
-    for moment, s in kills(kill, "tests.store.tiny:sync", store, data, [target]):
-        assert content(s) in (old, new), moment
-        tiny.sync(s, data, [target])
-        assert files(s) == expected, moment
-    assert moment >= 6
-    assert old != new
+    (images / "day/bike/1.png").unlink()
 
 
-def test_rm(kill: Children, store: Path, tmp_path: Path) -> None:
-    old = content(store)
-    done = shutil.copytree(store, tmp_path / "done")
-    remove_models(done, ["a"])
-    new, expected = content(done), files(done)
-    for moment, s in kills(kill, "oodzoo.store.removal:remove_models", store, ["a"]):
-        assert content(s) in (old, new), moment
-        if (s / "models" / "a").exists():
-            remove_models(s, ["a"])
-        assert files(s) == expected, moment
-        assert not (s / "models" / "a").exists(), moment
-    assert files(s) == expected
-    assert moment >= 12
-
-
-@pytest.mark.parametrize("garbage", [False, True], ids=["tidy", "with garbage"])
-def test_prune(kill: Children, store: Path, changed: Path, tmp_path: Path, garbage: bool) -> None:
-    """Segments of the index may have other numbers after a kill, and with them the shards."""
-    if garbage:
-        sync_store(store, changed)
-        (store / "models/a/00007-00000.features.0123456789abcdef.npy").write_bytes(b"left over")
-        (store / "samples/0123456789abcdef.json").write_text("{}")
-        (store / "models/gone").mkdir()
-        (store / "models/gone/00000-00000.json").write_text("{}")
+def add_cache(store: Path, images: Path) -> None:
     (store / "cache/oof").mkdir(parents=True)
     (store / "cache/oof/0.npz").write_bytes(b"cached")
-    expected = content(store)
+
+
+def add_garbage(store: Path, images: Path) -> None:
+    change(store, images)
+    sync_store(store, images)
+    add_cache(store, images)
+    (store / "models/a/00007-00000.features.0123456789abcdef.npy").write_bytes(b"left over")
+    (store / "samples/0123456789abcdef.json").write_text("{}")
+    (store / "models/gone").mkdir()
+    (store / "models/gone/00000-00000.json").write_text("{}")
+
+
+def damage(pattern: str) -> Callable[[Path, Path], None]:
+    def damage(store: Path, images: Path) -> None:
+        path = min(store.glob(pattern))
+        path.write_bytes(path.read_bytes()[:-20])
+
+    return damage
+
+
+class Case(NamedTuple):
+    """A command; how the store is prepared, what is looked at, and how many changes it makes.
+
+    A damaged shard file without its record may be left, until the store is pruned.
+    """
+
+    prepare: Callable[[Path, Path], None]
+    function: str
+    arguments: tuple[Any, ...] = ()
+    options: dict[str, bool] = {}  # noqa: RUF012
+    of_b: bool = False
+    least: int = 3
+
+
+CHECK = ("oodzoo.store.checking:check_store", (), {"repair": True}, True)
+PRUNE = ("oodzoo.store.prune:prune_store", (), {"cache": True}, False)
+CASES = {
+    "sync": Case(change, "oodzoo.store.sync:sync_store", ("IMAGES",), least=6),
+    "sync, unlabelled": Case(add_target, "tests.store.tiny:sync", ("IMAGES", ["TARGET"]), least=6),
+    "rm": Case(lambda *_: None, "oodzoo.store.removal:remove_models", (["a"],), least=12),
+    "prune": Case(add_cache, *PRUNE),
+    "prune, garbage": Case(add_garbage, *PRUNE, 25),
+    "repair, shard": Case(damage("models/a/*.features.*.npy"), *CHECK),
+    "repair, manifest": Case(damage("manifest.json"), *CHECK),
+    "repair, list": Case(damage("models/a/shards.*.json"), *CHECK),
+    "repair, record": Case(damage("models/a/0*.json"), *CHECK),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_killed_command(
+    kill: Children, store: Path, images: Path, tmp_path: Path, name: str
+) -> None:
+    """Model b is read at every moment of a repair, unless the manifest is damaged."""
+    case = CASES[name]
+    case.prepare(store, images)
+    places = {"IMAGES": str(images), "TARGET": str(images.parent / "target")}
+    arguments = [
+        [places.get(a, a) for a in each] if isinstance(each, list) else places[each]
+        for each in case.arguments
+    ]
+    module, _, function = case.function.partition(":")
+    command = getattr(importlib.import_module(module), function)
+
+    def run(place: Path) -> Any:
+        return command(place, *arguments, **case.options)
+
+    def look(place: Path) -> Any:
+        if not case.of_b:
+            return content(place)
+        opened = FeatureStore(place)
+        return [opened.features("b", domain).tobytes() for domain in opened.domains]
+
     done = shutil.copytree(store, tmp_path / "done")
-    assert prune_store(done, cache=True).images == 2 * garbage
-    layout = files(done)
-    for moment, s in kills(kill, "oodzoo.store.prune:prune_store", store, cache=True):
-        assert content(s) == expected, moment
-        prune_store(s, cache=True)
-        assert content(s) == expected, moment
-        assert files(s) == layout, moment
-        assert not check_store(s).damage, moment
-    assert files(s) == layout
-    assert moment >= (25 if garbage else 3)
+    outcome = run(done)
+    states = [look(done)] if name == "repair, manifest" else [look(store), look(done)]
+    assert (states[0] == states[-1]) == name.startswith(("prune", "repair"))
+    if name.startswith("prune"):
+        assert outcome.images == 2 * (name == "prune, garbage")
+    expected, new, copy = files(done), content(done), tmp_path / "copy"
+    for moment in itertools.count(1):
+        shutil.copytree(store, copy)
+        if not kill.killed(moment, case.function, copy, *arguments, **case.options):
+            break
+        if name != "repair, manifest":
+            assert look(copy) in states, moment
+        if name != "rm" or (copy / "models/a").exists():
+            run(copy)
+        assert content(copy) == new, moment
+        assert not check_store(copy).damage, moment
+        assert not [path for path in copy.rglob("*") if is_temporary(path.name)], moment
+        assert case.of_b or files(copy) == expected, moment
+        prune_store(copy)
+        shutil.rmtree(copy)
+    assert files(copy) == expected
+    assert moment >= case.least
 
 
-def test_merge(kill: Children, data: Path, tmp_path: Path) -> None:
+def test_merge(kill: Children, images: Path, tmp_path: Path) -> None:
     """The new store is not finished before the last change."""
     target = tiny.write_target(tmp_path / "target", 100)
     one, two, done = tmp_path / "one", tmp_path / "two", tmp_path / "done"
-    tiny.extract(data, ["a", "b"], one)
-    tiny.extract(data, ["b", "c"], two, unlabelled=[str(target)])
+    tiny.extract(images, ["a", "b"], one)
+    tiny.extract(images, ["b", "c"], two, unlabelled=[str(target)])
     sources = files(one) | files(two)
     merge_stores([one, two], done)
     expected = files(done)
@@ -179,143 +189,18 @@ def test_merge(kill: Children, data: Path, tmp_path: Path) -> None:
     assert moment > 40
 
 
-@pytest.fixture
-def first_form(tmp_path: Path) -> Path:
-    """A store of the first form, with a model that is not finished."""
-    return shutil.copytree(FIRST_FORM / "store", tmp_path / "first")
-
-
-def first_form_rows() -> dict[str, dict[str, Any]]:
-    """What the reader of the first form gave, by domain and kind of column, then by path."""
-    with np.load(FIRST_FORM / "expected.npz") as expected:
-        arrays = dict(expected)
-    found: dict[str, dict[str, Any]] = {}
-    for key, array in arrays.items():
-        kind, domain, *output = key.split("|")
-        paths = arrays[f"paths|{domain}"].tolist()
-        column = "|".join([kind, *output])
-        found.setdefault(domain, {})[column] = dict(zip(paths, array.tolist(), strict=True))
-    return found
-
-
-def second_form_rows(store: Path) -> dict[str, dict[str, Any]]:
-    opened = FeatureStore(store)
-    found = {}
-    for domain in opened.domains:
-        paths = opened.paths(domain)
-        columns: dict[str, list[Any]] = {
-            "paths": paths,
-            "labels": opened.labels(domain).tolist(),
-        }
-        for model in opened.models:
-            for output in opened.model(model).widths:
-                rows = opened.gather(model, opened.images(domain), output)
-                columns[f"{model}|{output}"] = rows.tolist()
-        found[domain] = {
-            column: dict(zip(paths, values, strict=True)) for column, values in columns.items()
-        }
-    return found
-
-
-def test_upgrade(kill: Children, first_form: Path, tmp_path: Path) -> None:
-    done = shutil.copytree(first_form, tmp_path / "done")
-    upgrade_store(done)
-    expected, folders = files(done), all_folders(done)
-    expected_rows = first_form_rows()
-    assert second_form_rows(done) == expected_rows
-    forms = []
-    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form, step=STEP):
-        forms.append(FeatureStore(s).is_first_form)
-        assert second_form_rows(s) == expected_rows, moment
-        upgrade_store(s)
-        assert files(s) == expected, moment
-        assert all_folders(s) == folders, moment
-    assert files(s) == expected
-    assert forms == sorted(forms, reverse=True)
-    assert set(forms) == {True, False}
-
-
-def all_folders(store: Path) -> set[str]:
-    return {path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_dir()}
-
-
-def test_upgrade_after_an_interrupted_upgrade(
-    kill: Children, first_form: Path, tmp_path: Path
-) -> None:
-    """The leftovers of the first kill are removed; the second kill comes meanwhile."""
-    done = shutil.copytree(first_form, tmp_path / "done")
-    upgrade_store(done)
-    expected_rows = first_form_rows()
-    assert kill.killed(40, "oodzoo.store.upgrade:upgrade_store", first_form)
-    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form, step=STEP):
-        if not any((s / name).exists() for name in ("images", "models", "samples")):
-            break
-        assert second_form_rows(s) == expected_rows, moment
-        upgrade_store(s)
-        assert files(s) == files(done), moment
-    assert moment > 10
-
-
-def damage_shard(store: Path) -> None:
-    path = min((store / "models/a").glob("*.features.*.npy"))
-    path.write_bytes(path.read_bytes()[:-1])
-
-
-def damage_manifest(store: Path) -> None:
-    path = store / "manifest.json"
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def damage_list(store: Path) -> None:
-    for path in (store / "models/a").glob("shards.*.json"):
-        path.write_bytes(b"{}")
-
-
-def damage_record(store: Path) -> None:
-    min((store / "models/a").glob("0*.json")).write_bytes(b"{}")
-
-
-@pytest.mark.parametrize("damage", [damage_shard, damage_manifest, damage_list, damage_record])
-def test_repair(kill: Children, store: Path, tmp_path: Path, damage: Any) -> None:
-    """Model b is not damaged: it is read at every moment, unless the manifest is damaged.
-
-    A damaged shard file without its record may be left, until the store is pruned.
-    """
-    untouched = rows_of(store, "b")
-    damage(store)
-    done = shutil.copytree(store, tmp_path / "done")
-    assert check_store(done, repair=True).damage
-    new = content(done)
-    for moment, s in kills(kill, "oodzoo.store.checking:check_store", store, repair=True):
-        if damage is not damage_manifest:
-            assert rows_of(s, "b") == untouched, moment
-        check_store(s, repair=True)
-        assert content(s) == new, moment
-        assert rows_of(s, "b") == untouched, moment
-        assert not check_store(s).damage, moment
-        assert not temporaries(s), moment
-        prune_store(s)
-    assert content(s) == new
-    assert moment >= 3
-
-
-def rows_of(store: Path, model: str) -> Sequence[bytes]:
-    opened = FeatureStore(store)
-    return [opened.features(model, domain).tobytes() for domain in opened.domains]
-
-
-def test_maintenance_of_an_unfinished_store(kill: Children, data: Path, tmp_path: Path) -> None:
+def test_maintenance_of_an_unfinished_store(kill: Children, images: Path, tmp_path: Path) -> None:
     """Models with some shards are not finished because other models are removed or repaired."""
     store, fresh = tmp_path / "store", tmp_path / "fresh"
     moment = 10
     while not list(store.glob("models/b/0*.json")):
         shutil.rmtree(store, ignore_errors=True)
-        assert kill.killed(moment, "tests.store.tiny:extract", data, ["a", "b"], store)
+        assert kill.killed(moment, "tests.store.tiny:extract", images, ["a", "b"], store)
         moment += 1
     check_store(store, repair=True)
     assert "no finished model" in tiny.complaint(FeatureStore, store)
     remove_models(store, ["a"])
     assert "no finished model" in tiny.complaint(FeatureStore, store)
-    tiny.extract(data, ["b"], store)
-    tiny.extract(data, ["b"], fresh)
+    tiny.extract(images, ["b"], store)
+    tiny.extract(images, ["b"], fresh)
     assert content(store) == content(fresh)

@@ -7,15 +7,16 @@ import re
 import secrets
 import shutil
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.conftest import Run
 from tests.killing import STEP, Job, children, needs_fork
 from tests.s3 import Bucket
-from tests.store import tiny
 from tests.store.data import fill, letters
 from tests.store.remote import another_machine, remote_files, upload
 from tests.store.tiny import complaint, content, extract, files, ranked
@@ -28,6 +29,7 @@ from oodzoo.engine.processes import Processes
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
+from oodzoo.features.importing import import_features
 from oodzoo.features.source import StoreSource
 from oodzoo.remote import cache, requests
 from oodzoo.remote.location import Url
@@ -37,13 +39,11 @@ from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import pull, store_folder, write_new
 from oodzoo.store.merge import merge_stores
+from oodzoo.store.mirror import Known, changing
 from oodzoo.store.prune import prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.sync import sync_store
-from oodzoo.store.upgrade import upgrade_store
 from oodzoo.store.usage import disk_usage, list_contents
-
-FIRST_FORM = Path(__file__).parent / "first_form"
 
 
 @pytest.fixture(autouse=True)
@@ -63,15 +63,16 @@ def url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tiny.write_images(tmp_path / "data")
+def data(images: Path) -> Path:
+    return images
 
 
 @pytest.fixture
-def local(tmp_path: Path, data: Path) -> Path:
+def local(tiny_store: Path) -> Path:
     """A local store of the images with two models."""
-    extract(data, ["a", "b"], tmp_path / "local")
-    return tmp_path / "local"
+    for lock in tiny_store.rglob(".lock"):
+        lock.unlink()
+    return tiny_store
 
 
 def shard(store: Path | str) -> str:
@@ -83,43 +84,25 @@ def shard(store: Path | str) -> str:
 # --- the same as a local one --------------------------------------------------------------------
 
 
-def test_an_extracted_store_equals_a_local_one(url: str, data: Path, local: Path) -> None:
-    extract(data, ["a", "b"], url)
+def test_an_extracted_store_equals_a_local_one(
+    url: str, data: Path, local: Path, tmp_path: Path
+) -> None:
+    """Another machine finishes it, and this one reads it again."""
+    extract(data, ["a"], url)
+    assert FeatureStore(url).milliseconds_per_image("a") is not None
+    with another_machine(tmp_path / "elsewhere"):
+        assert extract(data, ["a", "b"], url).written.keys() == {"b"}
     assert remote_files(url) == files(local)
     assert content(url) == content(local)
     assert ranked(url) == ranked(local)
-    assert FeatureStore(url).fingerprint == FeatureStore(local).fingerprint
-    assert FeatureStore(url).milliseconds_per_image("a") is not None
-    assert check_store(url).damage == ()
-
-
-def test_it_is_read_by_another_machine(url: str, local: Path, tmp_path: Path) -> None:
-    upload(local, url)
-    with another_machine(tmp_path / "elsewhere"):
-        assert content(url) == content(local)
-        assert ranked(url) == ranked(local)
-
-
-def test_an_extraction_is_resumed_by_another_machine(
-    url: str, data: Path, local: Path, tmp_path: Path
-) -> None:
-    extract(data, ["a"], url)
-    with another_machine(tmp_path / "elsewhere"):
-        done = extract(data, ["a", "b"], url)
-    assert done.written.keys() == {"b"}
-    assert remote_files(url) == files(local)
-    assert content(url) == content(local)  # read here again
-
-
-def test_names(url: str, local: Path) -> None:
-    upload(local, url)
-    store = FeatureStore(f"{url}/")
-    assert store.location == url
-    assert store.name == "features"
+    store, here = FeatureStore(f"{url}/"), FeatureStore(local)
+    assert store.fingerprint == here.fingerprint
+    assert (store.location, store.name) == (url, "features")
+    assert (here.location, here.name) == (str(local), local.name)
     assert repr(store) == f"FeatureStore({url!r}: 2 models, 2 domains, 18 images)"
     assert StoreSource(store).provenance["name"] == "features"
-    assert FeatureStore(local).location == str(local)
-    assert FeatureStore(local).name == "local"
+    with locked(store.path, shared=True), pytest.raises(InputError, match=f"'{url}' is being wri"):
+        prune_store(url)
 
 
 def change(data: Path) -> None:
@@ -134,7 +117,6 @@ COMMANDS: dict[str, Callable[[Any, Path], object]] = {
     "prune": lambda store, data: (sync_store(store, data), prune_store(store))[1],
     "check": lambda store, data: check_store(store),
     "repair": lambda store, data: check_store(store, repair=True),
-    "upgrade": lambda store, data: upgrade_store(store),
     "ls": lambda store, data: list_contents(store),
     "du": lambda store, data: disk_usage(store),
 }
@@ -145,8 +127,6 @@ def test_a_command_does_the_same_as_on_a_local_store(
     url: str, data: Path, local: Path, tmp_path: Path, command: str
 ) -> None:
     """Another machine, which has read the store before, sees the difference."""
-    for lock in local.rglob(".lock"):
-        lock.unlink()
     upload(local, url)
     with another_machine(tmp_path / "elsewhere"):
         assert content(url) == content(local)
@@ -157,51 +137,17 @@ def test_a_command_does_the_same_as_on_a_local_store(
         assert content(url) == content(local)
 
 
-def test_merging(url: str, data: Path, local: Path, tmp_path: Path) -> None:
+def test_merged_and_imported_features(url: str, data: Path, local: Path, tmp_path: Path) -> None:
     extract(data, ["c"], tmp_path / "other")
     upload(local, f"{url}/one")
     merge_stores([f"{url}/one", tmp_path / "other"], f"{url}/both")
     merge_stores([local, tmp_path / "other"], tmp_path / "both")
     assert remote_files(f"{url}/both") == files(tmp_path / "both")
-
-
-def test_a_store_of_the_first_form_is_read_but_not_upgraded(url: str, tmp_path: Path) -> None:
-    upload(FIRST_FORM / "store", url)
-    assert content(url) == content(FIRST_FORM / "store")
-    with pytest.raises(InputError, match=f"'{url}' was written by an older version, and is at a U"):
-        upgrade_store(url)
-
-
-def test_imported_features(url: str, tmp_path: Path) -> None:
-    import numpy as np
-
-    from oodzoo.features.importing import import_features
-
     X = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
     np.savez(tmp_path / "x.npz", m=X, labels=list("aabb") * 3, domains=list("cccccddddddd"))
-    import_features([tmp_path / "x.npz"], url)
-    import_features([tmp_path / "x.npz"], tmp_path / "here")
-    assert remote_files(url) == files(tmp_path / "here")
-
-
-def test_commands(url: str, data: Path, local: Path, tmp_path: Path, run: Run) -> None:
-    """They show the URL, never the mirror, and the same numbers as for a local store."""
-    upload(local, url)
-    for command in ("rank", "select", "store ls", "store check", "store prune", "store du"):
-        outcomes = [run(*command.split(), store, "--json") for store in (url, local)]
-        remote, here = (outcome.document for outcome in outcomes)
-        if command in ("rank", "select"):
-            assert (remote["store"].pop("name"), here["store"].pop("name")) == ("features", "local")
-        assert remote == here, command
-        assert "object-cache" not in outcomes[0].out + outcomes[0].err
-    shutil.rmtree(data / "day/bike")
-    assert "3 removed" in run("store", "sync", url, data).out
-    shown = run("store", "du", url)
-    assert f"can be freed with `oodzoo store prune {url}`" in shown.out
-    merged = run("store", "merge", url, url, "--out", f"{url}/copy")
-    assert f"2 models, 15 images, 2 domains in {url}/copy" in merged.out
-    assert f"no such feature store: '{url}/none'" in run("rank", f"{url}/none").complaint
-    assert "s3://bucket/x" in run("rank", "s3:/bucket/x").complaint
+    import_features([tmp_path / "x.npz"], f"{url}/x")
+    import_features([tmp_path / "x.npz"], tmp_path / "x")
+    assert remote_files(f"{url}/x") == files(tmp_path / "x")
 
 
 def test_processes_write_the_same_store(s3: Bucket, data: Path, tmp_path: Path) -> None:
@@ -213,6 +159,29 @@ def test_processes_write_the_same_store(s3: Bucket, data: Path, tmp_path: Path) 
     assert store.location == f"{s3.url}/x"
     assert done.written.keys() == {spec.name for spec in zoo}
     assert content(f"{s3.url}/x") == content(tmp_path / "here")
+
+
+def test_commands(url: str, data: Path, local: Path, tmp_path: Path, run: Run) -> None:
+    """They show the URL, never the mirror, and the same numbers as for a local store."""
+    upload(local, url)
+    for command in ("rank", "select", "store ls", "store check", "store prune", "store du"):
+        outcomes = [run(*command.split(), store, "--json") for store in (url, local)]
+        remote, here = (outcome.document for outcome in outcomes)
+        if command in ("rank", "select"):
+            assert (remote["store"].pop("name"), here["store"].pop("name")) == (
+                "features",
+                local.name,
+            )
+        assert remote == here, command
+        assert "object-cache" not in outcomes[0].out + outcomes[0].err
+    shutil.rmtree(data / "day/bike")
+    assert "3 removed" in run("store", "sync", url, data).out
+    shown = run("store", "du", url)
+    assert f"can be freed with `oodzoo store prune {url}`" in shown.out
+    merged = run("store", "merge", url, url, "--out", f"{url}/copy")
+    assert f"2 models, 15 images, 2 domains in {url}/copy" in merged.out
+    assert f"no such feature store: '{url}/none'" in run("rank", f"{url}/none").complaint
+    assert "s3://bucket/x" in run("rank", "s3:/bucket/x").complaint
 
 
 def test_two_parts_on_two_machines(
@@ -300,16 +269,6 @@ def test_requests_that_fail_are_repeated(
     getattr(s3.proxy, fault)("GET .*npy", times=3)
     with another_machine(tmp_path / "elsewhere"):
         assert content(url) == content(local)
-
-
-def test_a_stalled_request_is_repeated(
-    s3: Bucket, local: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(requests, "FIRST_DEADLINE", 1.0)
-    url = s3.upload(local, "features")
-    s3.proxy.stall("GET .*manifest.json")
-    s3.proxy.stall("GET .*npy")
-    assert content(url) == content(local)
 
 
 # --- uploads that fail ----------------------------------------------------------------------------
@@ -483,15 +442,13 @@ def test_damage_is_found_at_the_remote_side(url: str, data: Path, local: Path) -
     assert FeatureStore(url).models == ("b",)
     extract(data, ["a", "b"], url)
     assert remote_files(url) == files(local)
-
-
-@pytest.mark.parametrize("name", ["manifest.json", "samples/00000.json", "images/00000.json"])
-def test_a_damaged_document(url: str, data: Path, local: Path, name: str) -> None:
-    extract(data, ["a", "b"], url)
-    write_file(Url(f"{url}/{name}"), (local / name).read_bytes()[:-20])
-    assert [damage.path for damage in check_store(url).damage] == [name]
-    with pytest.raises(InputError, match=f"'{url}/{name}' is damaged"):
-        FeatureStore(url)
+    for name in ("manifest.json", "samples/00000.json", "images/00000.json"):
+        whole = (local / name).read_bytes()
+        write_file(Url(f"{url}/{name}"), whole[:-20])
+        assert name in [damage.path for damage in check_store(url).damage]
+        with pytest.raises(InputError, match=f"'{url}/{name}' is damaged"):
+            FeatureStore(url)
+        write_file(Url(f"{url}/{name}"), whole)
 
 
 def test_a_damaged_copy_is_fetched_again(s3: Bucket, local: Path, tmp_path: Path) -> None:
@@ -530,12 +487,10 @@ def test_a_model_is_not_dropped_because_its_records_cannot_be_read(
 # --- messages -----------------------------------------------------------------------------------
 
 
-def test_no_store(url: str) -> None:
-    for function in (FeatureStore, check_store, prune_store, list_contents, upgrade_store):
+def test_what_is_no_store(url: str, data: Path, local: Path) -> None:
+    for function in (FeatureStore, check_store, prune_store, list_contents):
         assert f"no such feature store: '{url}'" in complaint(function, url)
-
-
-def test_something_else(url: str, data: Path, local: Path) -> None:
+        assert "needs two slashes, as s3://bucket/x" in complaint(function, Path("s3://bucket/x"))
     for path in ("cats/1.json", "cats/2.png"):
         write_file(Url(f"{url}/{path}"), b"{}")
     assert f"'{url}' is not a feature store: it has no manifest.json" in complaint(
@@ -571,16 +526,39 @@ def test_names_that_lead_out_of_the_mirror(s3: Bucket, local: Path, name: str) -
     }
 
 
-def test_a_path_made_of_a_url(tmp_path: Path) -> None:
-    for function in (FeatureStore, check_store, oodzoo.rank):
-        assert "needs two slashes, as s3://bucket/x" in complaint(function, Path("s3://bucket/x"))
+# --- the state of the mirror --------------------------------------------------------------------
 
 
-def test_a_store_in_use(url: str, local: Path) -> None:
-    upload(local, url)
-    folder = FeatureStore(url).path
-    with locked(folder, shared=True), pytest.raises(InputError, match=f"'{url}' is being written"):
-        prune_store(url)
+def test_changes_of_the_state(tmp_path: Path) -> None:
+    """Nothing is changed if an error is raised; changes wait for each other."""
+    with changing(tmp_path / "new/state.db") as state:
+        assert state.read() == {}
+        state.put([("a", Known("1", 5)), ("b", Known("2", None))])
+
+    def fail() -> None:
+        with changing(tmp_path / "new/state.db") as state:
+            state.drop(["a"])
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    inside, order = threading.Event(), []
+
+    def change() -> None:
+        inside.wait()
+        with changing(tmp_path / "new/state.db") as state:
+            order.append(("second", state.read()))
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    with changing(tmp_path / "new/state.db") as state:
+        inside.set()
+        thread.join(0.2)  # it waits
+        state.put([("a", Known("3", 6))])
+        state.drop(["b", "c"])
+        order.append(("first", {}))
+    thread.join()
+    assert order == [("first", {}), ("second", {"a": Known("3", 6)})]
 
 
 def test_a_damaged_state(url: str, local: Path) -> None:

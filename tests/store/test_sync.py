@@ -1,28 +1,21 @@
-"""Synchronising the samples of a store with a changed data set."""
+"""Synchronising the samples of a store with a changed data set; numbers and several labels."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from PIL import Image
-from tests.features.data import (
-    Extract,
-    MakeModel,
-    Tree,
-    Zoo,
-    another_digit,
-    one_of,
-    rows_of,
-    write_table,
-)
-from tests.store.contents import contents, first_form, rows_by_image, targets
-from tests.store.data import Begin, fill, flip, letters
+from msgspec.structs import replace
+from tests.features.data import Tree, write_table
+from tests.store import tiny
+from tests.store.contents import contents, rows_by_image
+from tests.store.tiny import CLASSES, ExactModel, write_image
 
 import oodzoo
 from oodzoo.data.dataset import ImageDomains
@@ -30,44 +23,27 @@ from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
+from oodzoo.leaks.space import list_samples
+from oodzoo.racing.race import race
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.merge import merge_stores
+from oodzoo.store.prune import prune_store
 from oodzoo.store.sync import Changes, sync_store
 from oodzoo.store.usage import list_contents
-from oodzoo.zoo import Model
-
-
-def corners(batch: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return some pixels of the first channel as features."""
-    return batch[:, 0, 4:28:4, 8:24:4].reshape(len(batch), -1)
+from oodzoo.store.writer import writing
+from oodzoo.task import Task
 
 
 @pytest.fixture
-def models(make_model: MakeModel) -> list[Model]:
-    """Two models whose rows do not depend on the batch."""
-    return [make_model(), make_model(corners, name="corners", feature_dim=24)]
+def same_as_new(tiny_store: Path, images: Path, tmp_path: Path) -> Callable[..., None]:
+    """Require that the store equals a new one of the images, or of a table of them."""
 
+    def same_as_new(source: Path = images, models: str = "ab") -> None:
+        shutil.rmtree(tmp_path / "fresh", ignore_errors=True)
+        tiny.extract(source, list(models), tmp_path / "fresh")
+        assert contents(tiny_store) == contents(tmp_path / "fresh")
 
-@pytest.fixture
-def plain(data: Path, models: list[Model], extract: Extract, tmp_path: Path) -> Path:
-    """A store of the digits with function models."""
-    extract(data, models, tmp_path / "plain")
-    return tmp_path / "plain"
-
-
-Fresh = Callable[..., Path]
-
-
-@pytest.fixture
-def fresh(data: Path, models: list[Model], extract: Extract, tmp_path: Path) -> Fresh:
-    """Extract the current data into a new store."""
-
-    def fresh(source: Path = data) -> Path:
-        path = tmp_path / "fresh"
-        shutil.rmtree(path, ignore_errors=True)
-        extract(source, models, path)
-        return path
-
-    return fresh
+    return same_as_new
 
 
 def counts(changes: Changes) -> dict[str, int]:
@@ -76,423 +52,380 @@ def counts(changes: Changes) -> dict[str, int]:
     return {key: n for key, n in found.items() if isinstance(n, int) and n}
 
 
-def features(store: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in store.rglob("*.npy")}
+def rows_of(images: Path) -> list[tuple[str, ...]]:
+    return [tuple(sample[:3]) for sample in ImageDomains(images)]
 
 
 # --- what may change -------------------------------------------------------------------------
 
 
-def test_nothing_changed(plain: Path, data: Path, tree: Tree) -> None:
-    before = tree(plain)
-    manifest = (plain / "manifest.json").read_bytes()
-    assert sync_store(plain, data) == Changes()
-    assert (plain / "manifest.json").read_bytes() == manifest
-    assert tree(plain) == before
+def move(images: Path, *pairs: str) -> None:
+    for pair in pairs:
+        old, new = pair.split(" ")
+        (images / new).parent.mkdir(parents=True, exist_ok=True)
+        (images / old).rename(images / new)
 
 
-def test_removed(plain: Path, data: Path, fresh: Fresh) -> None:
-    files = features(plain)
-    one_of(data, "chalk/0").unlink()
-    one_of(data, "paper/2").unlink()
-    assert sync_store(plain, data) == Changes(removed=2)
-    assert contents(plain) == contents(fresh())
-    assert features(plain) == files  # kept until the store is pruned
+def remove(images: Path, *names: str) -> None:
+    for name in names:
+        path = images / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
-def test_a_removed_class_and_a_removed_domain(plain: Path, data: Path, fresh: Fresh) -> None:
-    for domain in ("chalk", "marker", "paper"):
-        shutil.rmtree(data / domain / "1")
-    assert sync_store(plain, data) == Changes(removed=15)
-    assert contents(plain) == contents(fresh())
-    assert FeatureStore(plain).classes == ("0", "2")
-    shutil.rmtree(data / "marker")
-    assert sync_store(plain, data) == Changes(removed=10)
-    assert contents(plain) == contents(fresh())
-    assert FeatureStore(plain).domains == ("chalk", "paper")
-
-
-def test_moved_within_a_domain_and_to_another(plain: Path, data: Path, fresh: Fresh) -> None:
-    one_of(data, "chalk/0").rename(data / "chalk/0/another-name.png")
-    one_of(data, "chalk/1").rename(data / "paper/1/from-chalk.png")
-    assert counts(sync_store(plain, data)) == {"moved": 2}
-    assert contents(plain) == contents(fresh())
-
-
-def test_two_images_change_places(plain: Path, data: Path, fresh: Fresh) -> None:
-    one, two = one_of(data, "chalk/0"), one_of(data, "paper/2")
+def swap(images: Path) -> None:
+    one, two = images / "day/cat/0.png", images / "night/dog/1.png"
     first, second = one.read_bytes(), two.read_bytes()
     one.write_bytes(second)
     two.write_bytes(first)
-    assert counts(sync_store(plain, data)) == {"moved": 2, "relabelled": 2}
-    assert contents(plain) == contents(fresh())
 
 
-def test_relabelled(plain: Path, data: Path, fresh: Fresh) -> None:
-    one_of(data, "chalk/0").rename(data / "chalk/1/relabelled.png")
-    assert counts(sync_store(plain, data)) == {"moved": 1, "relabelled": 1}
-    assert contents(plain) == contents(fresh())
+def again(images: Path) -> None:
+    shutil.copy(images / "day/cat/0.png", images / "day/cat/again.png")
 
 
-def test_a_table_relabels_and_groups_in_place(plain: Path, data: Path, fresh: Fresh) -> None:
-    rows = [(*row, f"g{number // 4}") for number, row in enumerate(rows_of(data))]
-    rows[7] = (rows[7][0], rows[7][1], "2", rows[7][3])
-    table = write_table(data, rows, "path,domain,label,group")
-    assert counts(sync_store(plain, table)) == {"relabelled": 1, "regrouped": 45}
-    assert contents(plain) == contents(fresh(table))
-    assert FeatureStore(plain).groups("chalk")[:5] == ["g0"] * 4 + ["g1"]
+def rename_class(images: Path) -> None:
+    move(images, "day/cat day/tiger", "night/cat night/tiger")
+
+
+HISTORIES: dict[str, list[tuple[Callable[[Path], None], dict[str, int], dict[str, Any]]]] = {
+    "nothing": [(lambda images: None, {}, {})],
+    "removed": [(lambda i: remove(i, "day/cat/0.png", "night/dog/1.png"), {"removed": 2}, {})],
+    "a class, then a domain": [
+        (lambda images: remove(images, "day/cat", "night/cat"), {"removed": 6}, {}),
+        (lambda images: move(images, "day/bike dusk/bike"), {"moved": 3}, {}),
+        (lambda images: remove(images, "night"), {"removed": 6}, {}),
+    ],
+    "moved": [
+        (
+            lambda i: move(i, "day/cat/0.png day/cat/x.png", "day/dog/0.png night/dog/x.png"),
+            {"moved": 2},
+            {},
+        )
+    ],
+    "relabelled": [
+        (lambda i: move(i, "day/cat/0.png day/dog/x.png"), {"moved": 1, "relabelled": 1}, {})
+    ],
+    "two change places": [(swap, {"moved": 2, "relabelled": 2}, {})],
+    "a renamed class": [
+        (rename_class, {"moved": 6, "relabelled": 6}, {"classes": {"cat": "tiger"}})
+    ],
+    "a renamed domain": [
+        (lambda images: move(images, "day noon"), {"moved": 9}, {"domains": {"day": "noon"}})
+    ],
+    "an image twice, then once": [
+        (again, {"added": 1}, {}),
+        (lambda images: remove(images, "day/cat/0.png"), {"removed": 1}, {}),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_the_store_is_that_of_the_current_images(
+    tiny_store: Path, images: Path, same_as_new: Callable[..., None], name: str
+) -> None:
+    files = {file.name: file.read_bytes() for file in tiny_store.rglob("*.npy")}
+    rows, manifest = rows_by_image(tiny_store, "a"), (tiny_store / "manifest.json").read_bytes()
+    for change, expected, renamed in HISTORIES[name]:
+        change(images)
+        changes = sync_store(tiny_store, images)
+        assert counts(changes) == expected
+        assert (changes.classes, changes.domains) == (
+            renamed.get("classes", {}),
+            renamed.get("domains", {}),
+        )
+        same_as_new()
+        assert sync_store(tiny_store, images) == Changes()
+        assert len(list((tiny_store / "samples").iterdir())) == 1  # old tables are removed
+    # rows of removed images are kept until the store is pruned
+    assert {file.name: file.read_bytes() for file in tiny_store.rglob("*.npy")} == files
+    assert rows_by_image(tiny_store, "a") == rows
+    if name == "nothing":
+        assert (tiny_store / "manifest.json").read_bytes() == manifest
+
+
+def test_a_table_relabels_and_groups_in_place(
+    tiny_store: Path, images: Path, same_as_new: Callable[..., None]
+) -> None:
+    rows = [(*row, f"g{number // 4}") for number, row in enumerate(rows_of(images))]
+    rows[7] = (rows[7][0], rows[7][1], "cat", rows[7][3])
+    table = write_table(images, rows, "path,domain,label,group")
+    assert counts(sync_store(tiny_store, table)) == {"relabelled": 1, "regrouped": 18}
+    same_as_new(table)
+    assert FeatureStore(tiny_store).groups("day")[:5] == ["g0"] * 4 + ["g1"]
     rows[0] = (*rows[0][:3], "other")
-    table = write_table(data, rows, "path,domain,label,group")
-    assert sync_store(plain, table) == Changes(regrouped=1)
-    assert contents(plain) == contents(fresh(table))
+    write_table(images, rows, "path,domain,label,group")
+    assert sync_store(tiny_store, table) == Changes(regrouped=1)
+    same_as_new(table)
 
 
-def test_a_renamed_class(plain: Path, data: Path, fresh: Fresh) -> None:
-    for domain in ("chalk", "marker", "paper"):
-        (data / domain / "0").rename(data / domain / "zero")
-    changes = sync_store(plain, data)
-    assert changes == Changes(moved=15, relabelled=15, classes={"0": "zero"})
-    assert contents(plain) == contents(fresh())
-
-
-@pytest.mark.parametrize("name", ["blackboard", "Chalk", "..", "CON", "x" * 200, "kre\u0301ta"])
-def test_a_renamed_domain(plain: Path, data: Path, fresh: Fresh, name: str) -> None:
-    rows = [(p, name if d == "chalk" else d, label) for p, d, label in rows_of(data)]
-    table = write_table(data, rows)
-    changes = sync_store(plain, table)
-    assert changes.domains == {"chalk": name}
-    assert counts(changes) == {"moved": 15}
-    assert contents(plain) == contents(fresh(table))
-
-
-def test_a_domain_split_into_two_that_differ_in_case(plain: Path, data: Path, fresh: Fresh) -> None:
-    rows = rows_of(data)
-    some = [(p, "Chalk" if d == "chalk" and n % 2 else d, c) for n, (p, d, c) in enumerate(rows)]
-    changes = sync_store(plain, write_table(data, some))
-    assert changes.domains == {}
-    assert counts(changes) == {"moved": 7}
-    assert contents(plain) == contents(fresh(data / "table.csv"))
-
-
-def test_an_image_that_comes_back_needs_no_extraction(
-    plain: Path, data: Path, models: list[Model], extract: Extract
+@pytest.mark.parametrize("name", ["Day", "..", "CON", "x" * 200, "kre\u0301ta", "split"])
+def test_domains_of_any_name(
+    tiny_store: Path, images: Path, same_as_new: Callable[..., None], name: str
 ) -> None:
-    before = contents(plain)
-    file = one_of(data, "chalk/0")
-    content = file.read_bytes()
-    file.unlink()
-    sync_store(plain, data)
-    assert contents(plain) != before
-    file.write_bytes(content)
-    assert sync_store(plain, data) == Changes(added=1)
-    assert contents(plain) == before
-    assert extract(data, models, plain).shards == 0
+    """Also a domain that is split into two, which differ in case."""
+    rows = [
+        (p, ("Day" if n % 2 else d) if name == "split" else name, label) if d == "day" else row
+        for n, row in enumerate(rows_of(images))
+        for p, d, label in (row,)
+    ]
+    table = write_table(images, rows)
+    changes = sync_store(tiny_store, table)
+    assert changes.domains == ({} if name == "split" else {"day": name})
+    assert counts(changes) == {"moved": 4 if name == "split" else 9}
+    same_as_new(table)
 
 
-def test_new_images_are_counted_and_extracted_later(
-    plain: Path, data: Path, models: list[Model], extract: Extract, fresh: Fresh, tree: Tree
+def test_images_that_come(
+    tiny_store: Path, images: Path, same_as_new: Callable[..., None], tree: Tree
 ) -> None:
-    before = tree(plain)
-    another_digit(data, "chalk/1/new.png")
-    assert sync_store(plain, data) == Changes(new=1)
-    assert tree(plain) == before
-    one_of(data, "paper/0").unlink()
-    assert sync_store(plain, data) == Changes(new=1, removed=1)
-    done = extract(data, models, plain)
+    """One that comes back needs no extraction; new ones are counted and extracted later."""
+    before, files, path = contents(tiny_store), tree(tiny_store), images / "day/cat/0.png"
+    content = path.read_bytes()
+    path.unlink()
+    sync_store(tiny_store, images)
+    assert contents(tiny_store) != before
+    path.write_bytes(content)
+    assert sync_store(tiny_store, images) == Changes(added=1)
+    assert contents(tiny_store) == before
+    assert tiny.extract(images, ["a", "b"], tiny_store).shards == 0
+    write_image(images / "day/cat/new.png", 99, "cat")
+    assert sync_store(tiny_store, images) == Changes(new=1)
+    assert contents(tiny_store) == before
+    remove(images, "night/dog/0.png")
+    assert sync_store(tiny_store, images) == Changes(new=1, removed=1)
+    done = tiny.extract(images, ["a", "b"], tiny_store)
     assert (done.decoded, done.shards) == (1, 2)
-    assert contents(plain) == contents(fresh())
+    same_as_new()
+    assert files.keys() - tree(tiny_store).keys() <= {"samples/00000.json"} | {
+        name for name in files if "/shards." in name
+    }
 
 
-def test_images_that_only_some_models_have(
-    plain: Path, data: Path, make_model: MakeModel, models: list[Model], extract: Extract
-) -> None:
+def test_images_that_only_some_models_have(tiny_store: Path, images: Path) -> None:
     """An image is in the table if all complete models have it; others become complete again."""
-    before = contents(plain)
-    file = another_digit(data, "chalk/1/new.png")
-    assert extract(data, models[:1], plain).outdated == ["corners"]
-    assert FeatureStore(plain).models == ("function",)
-    assert sync_store(plain, data) == Changes()  # the table follows the complete model
-    file.unlink()
-    assert sync_store(plain, data) == Changes(removed=1)
-    assert contents(plain) == before
+    before = contents(tiny_store)
+    path = write_image(images / "day/cat/new.png", 99, "cat")
+    assert tiny.extract(images, ["a"], tiny_store).outdated == ["b"]
+    assert FeatureStore(tiny_store).models == ("a",)
+    assert sync_store(tiny_store, images) == Changes()  # the table follows the complete model
+    path.unlink()
+    assert sync_store(tiny_store, images) == Changes(removed=1)
+    assert contents(tiny_store) == before
 
 
-def test_an_image_repeated_in_a_domain(plain: Path, data: Path, fresh: Fresh) -> None:
-    file = one_of(data, "chalk/0")
-    shutil.copy(file, data / "chalk/0/again.png")
-    assert sync_store(plain, data) == Changes(added=1)
-    assert contents(plain) == contents(fresh())
-    file.unlink()
-    assert sync_store(plain, data) == Changes(removed=1)
-    assert contents(plain) == contents(fresh())
-
-
-def test_a_file_that_cannot_be_read_counts_as_removed(plain: Path, data: Path) -> None:
-    dataset = ImageDomains(data)
-    file = one_of(data, "chalk/0")
-    file.unlink()  # after it was listed
-    changes = sync_store(plain, dataset)
-    assert (changes.removed, list(changes.unreadable)) == (1, [f"chalk/0/{file.name}"])
-    assert FeatureStore(plain).n_images == 44
-
-
-def test_an_undecodable_image_may_move(
-    data: Path, models: list[Model], extract: Extract, tmp_path: Path, fresh: Fresh
-) -> None:
-    broken = one_of(data, "chalk/0")
+def test_files_that_cannot_be_read_or_decoded(images: Path, tmp_path: Path) -> None:
+    broken = images / "day/cat/0.png"
     broken.write_bytes(broken.read_bytes()[:60])
-    extract(data, models, tmp_path / "s")
-    broken.rename(data / "chalk/0/moved.png")
-    assert counts(sync_store(tmp_path / "s", data)) == {"moved": 1}
-    assert list(FeatureStore(tmp_path / "s").skipped) == ["chalk/0/moved.png"]
-    assert contents(tmp_path / "s") == contents(fresh())
-
-
-# --- rankings --------------------------------------------------------------------------------
-
-
-def test_the_ranking_is_that_of_a_fresh_store(plain: Path, data: Path, fresh: Fresh) -> None:
-    before = oodzoo.rank(plain)
-    assert _timeless(before) == _timeless(oodzoo.rank(fresh()))
-    for cell in ("chalk/0", "chalk/1", "paper/2"):
-        one_of(data, cell).unlink()
-    sync_store(plain, data)
-    after = oodzoo.rank(plain)
-    assert _timeless(after) != _timeless(before)
-    assert _timeless(after) == _timeless(oodzoo.rank(fresh()))
-
-
-def _timeless(ranking: oodzoo.Ranking) -> list[dict[str, object]]:
-    """Return the rows without what depends on the duration of the extraction."""
-    rows = [dataclasses.asdict(row) for row in ranking.rows]
-    for row in rows:
-        del row["milliseconds"], row["pareto_optimal"]
-    return rows
-
-
-def test_the_ranking_of_onnx_models(
-    store: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    """Other batches change the last digits of ONNX features."""
-    for cell in ("chalk/0", "chalk/1", "paper/2"):
-        one_of(data, cell).unlink()
-    sync_store(store, data)
-    extract(data, zoo(), tmp_path / "fresh")
-    ours, theirs = oodzoo.rank(store), oodzoo.rank(tmp_path / "fresh")
-    assert [row.model for row in ours.rows] == [row.model for row in theirs.rows]
-    for key in ("score", "discriminability", "stability", "expected_accuracy"):
-        found = [getattr(row, key) for row in ours.rows]
-        assert found == pytest.approx([getattr(row, key) for row in theirs.rows], rel=1e-6)
+    tiny.extract(images, ["a", "b"], tmp_path / "s")
+    broken.rename(images / "day/cat/moved.png")
+    assert counts(sync_store(tmp_path / "s", images)) == {"moved": 1}
+    assert list(FeatureStore(tmp_path / "s").skipped) == ["day/cat/moved.png"]
+    dataset = ImageDomains(images)
+    remove(images, "day/dog/0.png")  # after it was listed
+    changes = sync_store(tmp_path / "s", dataset)
+    assert (changes.removed, list(changes.unreadable)) == (1, ["day/dog/0.png"])
+    assert FeatureStore(tmp_path / "s").n_images == 16
 
 
 # --- domains without labels ------------------------------------------------------------------
 
 
-@pytest.fixture
-def with_targets(data: Path, models: list[Model], tmp_path: Path) -> tuple[Path, Path]:
-    """A store with a domain without labels, and the folder of that."""
-    folder = targets(data, tmp_path / "target")
-    _extract(data, models, tmp_path / "s", folder)
-    return tmp_path / "s", folder
-
-
-def _extract(data: Path, models: list[Model], store: Path, folder: Path) -> None:
-    images = [UnlabelledImages(folder)]
-    run_extraction(ImageDomains(data), models, store, ExtractionConfig(), unlabelled=images)
-
-
-def test_unlabelled_domains_are_kept(with_targets: tuple[Path, Path], data: Path) -> None:
-    store, _ = with_targets
-    before = contents(store)["target"]
-    one_of(data, "chalk/0").unlink()
-    assert sync_store(store, data) == Changes(removed=1)
-    assert FeatureStore(store).unlabelled == ("target",)
-    assert contents(store)["target"] == before
-    assert sync_store(store, data) == Changes()
-
-
-def test_unlabelled_domains_are_replaced(
-    with_targets: tuple[Path, Path], data: Path, models: list[Model], tmp_path: Path
+def test_unlabelled_domains(
+    tiny_store: Path, images: Path, same_as_new: Callable[..., None], tmp_path: Path
 ) -> None:
-    store, folder = with_targets
-    first, second, _ = sorted(folder.iterdir())
-    first.unlink()
-    second.rename(folder / "another-name.png")
-    changes = sync_store(store, data, unlabelled=[UnlabelledImages(folder)])
+    """They are kept unless they are given; some models may lack them."""
+    folder = tiny.write_target(tmp_path / "target", 100)
+    assert tiny.sync(tiny_store, images, [folder]) == Changes(new=4)
+    assert FeatureStore(tiny_store).unlabelled == ()
+    tiny.extract(images, ["a"], tiny_store, unlabelled=[str(folder)])
+    before = contents(tiny_store)["target"]
+    remove(images, "day/cat/0.png")
+    assert sync_store(tiny_store, images) == Changes(removed=1)
+    assert contents(tiny_store)["target"] == before
+    (folder / "100.png").unlink()
+    (folder / "102.png").rename(folder / "001.png")
+    assert tiny.sync(tiny_store, images, [folder]) == Changes(unlabelled=("target",))
+    opened = FeatureStore(tiny_store)
+    assert opened.paths("target") == ["001.png", "101.png", "103.png"]
+    assert opened.images("target")[0] == UnlabelledImages(folder).digests[0]
+    assert opened.models == ("a", "b")
+    with pytest.raises(InputError, match="has no unlabelled domain 'x'; it has 'target'"):
+        sync_store(tiny_store, images, drop=["x"])
+    changes = sync_store(tiny_store, images, drop=["target"])
     assert changes == Changes(unlabelled=("target",))
-    assert FeatureStore(store).paths("target")[0] == "another-name.png"
-    _extract(data, models, tmp_path / "fresh", folder)
-    assert contents(store) == contents(tmp_path / "fresh")
+    same_as_new()
 
 
 # --- refusals --------------------------------------------------------------------------------
 
 
-def test_an_empty_folder(plain: Path, tmp_path: Path, tree: Tree) -> None:
-    before = tree(plain)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"has no images: all samples .* confirm with --yes"):
-        sync_store(plain, tmp_path / "empty")
-    assert tree(plain) == before
-    assert sync_store(plain, tmp_path / "empty", yes=True) == Changes(removed=45)
-    assert FeatureStore(plain).domains == ()
-
-
-def test_most_images_gone(plain: Path, data: Path, tree: Tree, fresh: Fresh) -> None:
-    before = tree(plain)
-    for number, file in enumerate(sorted(data.rglob("*.png"))):
-        if number % 2 == 0:
-            file.unlink()
-    with pytest.raises(InputError, match=r"23 of the 45 images .* confirm with --yes"):
-        sync_store(plain, data)
-    assert tree(plain) == before
-    assert sync_store(plain, data, yes=True) == Changes(removed=23)
-    assert contents(plain) == contents(fresh())
-
-
-def test_half_of_the_images_may_go(tmp_path: Path) -> None:
-    """22 of 45 need no confirmation; see the test above for 23."""
-    store = fill(tmp_path / "s", letters(day="ab", night="cd"), "m")
-    root = tmp_path / "d"
-    for name, folder in (("a", "day/odd"), ("c", "night/odd")):
-        (root / folder).mkdir(parents=True)
-        (root / folder / f"{name}.png").write_bytes(name.encode())
-    rows = [("day/odd/a.png", "day", "even"), ("night/odd/c.png", "night", "odd")]
-    changes = sync_store(store, write_table(root, rows), root=root)
-    assert (changes.removed, changes.relabelled) == (2, 1)
-
-
-def test_another_data_set(plain: Path, photos: Path, tree: Tree) -> None:
-    before = tree(plain)
-    for yes in (False, True):
-        with pytest.raises(InputError, match=r"none of the 8 images .* another data set\?"):
-            sync_store(plain, photos, yes=yes)
-    assert tree(plain) == before
-
-
-def test_an_image_in_two_domains(plain: Path, data: Path, tree: Tree, fresh: Fresh) -> None:
-    before = tree(plain)
-    shutil.copy(one_of(data, "chalk/0"), data / "paper/0/copy.png")
-    with pytest.raises(InputError, match=r"chalk/0/.*'paper/0/copy.png' .*same image in two"):
-        sync_store(plain, data)
-    assert tree(plain) == before
-    assert sync_store(plain, data, yes=True) == Changes(added=1)
-    assert contents(plain) == contents(fresh())
-    # it was so before: no question
-    one_of(data, "marker/0").unlink()
-    assert sync_store(plain, data) == Changes(removed=1)
-    # a third domain is new
-    shutil.copy(one_of(data, "chalk/0"), data / "marker/0/copy.png")
-    with pytest.raises(InputError, match="same image in two"):
-        sync_store(plain, data)
-
-
-def test_a_label_for_a_missing_image(plain: Path, data: Path, tree: Tree) -> None:
-    before = tree(plain)
-    table = write_table(data, [*rows_of(data), ("chalk/0/none.png", "chalk", "0")])
-    with pytest.raises(InputError, match=r"table.csv', line 47: no such file .*chalk/0/none.png"):
-        sync_store(plain, table)
-    assert tree(plain) == before
-
-
-def test_a_store_without_a_finished_model(
-    data: Path, begin: Begin, tmp_path: Path, tree: Tree
-) -> None:
-    begin(tmp_path / "s")
-    before = tree(tmp_path / "s")
-    with pytest.raises(InputError, match="has no finished model"):
-        sync_store(tmp_path / "s", data)
-    assert tree(tmp_path / "s") == before
-
-
-def test_a_store_of_the_first_form(tmp_path: Path, tree: Tree) -> None:
-    store, data = first_form(tmp_path)
+def refused(store: Path, images: Path, message: str, tree: Tree, **options: Any) -> None:
     before = tree(store)
-    with pytest.raises(InputError, match=r"older version .*`oodzoo store upgrade"):
-        sync_store(store, data / "table.csv")
+    with pytest.raises(InputError, match=message):
+        sync_store(store, images, **options)
     assert tree(store) == before
 
 
-def test_what_is_no_store(tmp_path: Path, photos: Path) -> None:
-    with pytest.raises(InputError, match="no such feature store"):
-        sync_store(tmp_path / "x", photos)
-    assert not (tmp_path / "x").exists()
-    with pytest.raises(InputError, match="neither empty nor a feature store"):
-        sync_store(photos, photos)
-
-
-# --- repair ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("damage", ["flipped", "missing"])
-def test_a_damaged_table_is_restored(plain: Path, data: Path, damage: str) -> None:
-    whole = contents(plain)
-    (table,) = (plain / "samples").iterdir()
-    if damage == "flipped":
-        flip(table, 8 * 40)
-    else:
-        table.unlink()
-    with pytest.raises(InputError, match=r"table of samples .*`oodzoo store sync"):
-        FeatureStore(plain)
-    assert sync_store(plain, data) == Changes(added=45, table_lost=True)
-    assert contents(plain) == whole
-
-
-def test_old_tables_are_removed(plain: Path, data: Path) -> None:
-    for cell in ("chalk/0", "chalk/1"):
-        one_of(data, cell).unlink()
-        sync_store(plain, data)
-        assert len(list((plain / "samples").iterdir())) == 1
-
-
-def test_rows_of_removed_images_are_kept(plain: Path, data: Path) -> None:
-    before = rows_by_image(plain, "corners")
-    one_of(data, "chalk/0").unlink()
-    sync_store(plain, data)
-    assert rows_by_image(plain, "corners") == before
-    assert list_contents(plain).models[0].images == 45
-
-
-def test_unlabelled_images_that_some_models_lack(
-    plain: Path, data: Path, models: list[Model], extract: Extract, tmp_path: Path
+def test_what_needs_a_confirmation(
+    tiny_store: Path, images: Path, same_as_new: Callable[..., None], tmp_path: Path, tree: Tree
 ) -> None:
-    target = shutil.copytree(data / "paper/0", tmp_path / "target")
-    for path in sorted(target.iterdir())[3:]:
-        path.unlink()
-    for path in target.iterdir():
-        with Image.open(path) as image:
-            image.transpose(Image.Transpose.ROTATE_180).save(path)
-    extract(data, models[:1], plain, unlabelled=[UnlabelledImages(target)])
-    sorted(target.iterdir())[0].unlink()
-    changes = sync_store(plain, data, unlabelled=[UnlabelledImages(target)])
-    assert changes == Changes(unlabelled=("target",))
-    opened = FeatureStore(plain)
-    assert len(opened.paths("target")) == 2
-    assert opened.models == tuple(sorted(model.info.name for model in models))
-    with pytest.raises(InputError, match="has no unlabelled domain 'x'; it has 'target'"):
-        sync_store(plain, data, drop=["x"])
-    assert sync_store(plain, data, drop=["target"]) == Changes(unlabelled=("target",))
-    assert FeatureStore(plain).unlabelled == ()
+    (tmp_path / "empty").mkdir()
+    refused(
+        tiny_store, tmp_path / "empty", "has no images: all samples .* confirm with --yes", tree
+    )
+    empty = shutil.copytree(tiny_store, tmp_path / "copy")
+    assert sync_store(empty, tmp_path / "empty", yes=True) == Changes(removed=18)
+    assert FeatureStore(empty).domains == ()
+    remove(images, "day/cat", "day/dog", "night/bike", "night/dog")
+    refused(tiny_store, images, r"12 of the 18 images .* confirm with --yes", tree)
+    assert sync_store(tiny_store, images, yes=True) == Changes(removed=12)
+    same_as_new()
 
 
-def test_new_unlabelled_images_are_counted(plain: Path, data: Path, tmp_path: Path) -> None:
-    (tmp_path / "target").mkdir()
-    Image.new("RGB", (32, 32), "red").save(tmp_path / "target/a.png")
-    changes = sync_store(plain, data, unlabelled=[UnlabelledImages(tmp_path / "target")])
-    assert changes == Changes(new=1)
-    assert FeatureStore(plain).unlabelled == ()
-
-
-def test_empty_files_in_two_domains_are_no_leak(
-    plain: Path, data: Path, extract: Extract, models: list[Model]
+def test_an_image_in_two_domains(
+    tiny_store: Path, images: Path, same_as_new: Callable[..., None], tree: Tree
 ) -> None:
-    (data / "paper/0/empty.png").touch()
-    extract(data, models, plain)
-    (data / "chalk/0/empty.png").touch()
-    assert sync_store(plain, data).added == 1
+    shutil.copy(images / "day/cat/0.png", images / "night/cat/copy.png")
+    refused(tiny_store, images, r"day/cat/0.*'night/cat/copy.png' .*same image in two", tree)
+    assert sync_store(tiny_store, images, yes=True) == Changes(added=1)
+    same_as_new()
+    remove(images, "night/dog/0.png")  # it was so before: no question
+    assert sync_store(tiny_store, images) == Changes(removed=1)
+    (images / "dusk/cat").mkdir(parents=True)  # a third domain is new
+    shutil.copy(images / "day/cat/0.png", images / "dusk/cat/copy.png")
+    refused(tiny_store, images, "same image in two", tree)
 
 
-def test_a_lost_shard_does_not_remove_images(plain: Path, data: Path) -> None:
-    next((plain / "models/corners").glob("*.npy")).unlink()
-    assert sync_store(plain, data) == Changes()
-    assert FeatureStore(plain).n_images == 45
+def test_other_data(tiny_store: Path, images: Path, photos: Path, tree: Tree) -> None:
+    for yes in (False, True):
+        refused(tiny_store, photos, r"none of the 8 images .* another data set\?", tree, yes=yes)
+    table = write_table(images, [*rows_of(images), ("day/cat/none.png", "day", "cat")])
+    refused(tiny_store, table, r"table.csv', line 20: no such file .*day/cat/none.png", tree)
+
+
+# --- numbers and several labels --------------------------------------------------------------
+
+N = 24
+AGES = [20.5 + 1.25 * at for at in range(N)]
+TAGS = [[name for bit, name in enumerate(CLASSES) if (at + 1) >> bit & 1] for at in range(N)]
+NUMBERS, SEVERAL = Task("regression", ("age",)), Task("multilabel", CLASSES)
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write a table of images and their labels."""
+    for at in range(N):
+        write_image(tmp_path / f"photos/{at:02d}.png", at, CLASSES[at % 3])
+
+    def write(**columns: Sequence[Any]) -> Path:
+        path = tmp_path / "photos/table.csv"
+        rows = {
+            "path": [f"{at:02d}.png" for at in range(N)],
+            "domain": ["day" if at % 2 else "night" for at in range(N)],
+            **columns,
+        }
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(rows)
+            writer.writerows(zip(*rows.values(), strict=True))
+        return path
+
+    return write
+
+
+def numbers(table: Path, column: str = "age") -> ImageDomains:
+    return ImageDomains(table, columns={"label": column})
+
+
+def tagged(write: Write) -> ImageDomains:
+    return ImageDomains(write(label=["|".join(tags) for tags in TAGS]), task="multilabel")
+
+
+def extracted(dataset: ImageDomains, store: Path, model: str = "m") -> FeatureStore:
+    run_extraction(dataset, [ExactModel(model)], store, ExtractionConfig(device="cpu"))
+    return FeatureStore(store)
+
+
+def test_stores_of_numbers_and_of_several_labels(write: Write, tmp_path: Path) -> None:
+    data = numbers(write(age=AGES))
+    store = extracted(data, tmp_path / "s")
+    assert (store.task, store.classes) == (NUMBERS, ("age",))
+    for start, domain in enumerate(("night", "day")):
+        labels = store.labels(domain)
+        assert labels.dtype == np.float64
+        assert labels.tolist() == [[age] for age in AGES[start::2]]
+        assert store.label_texts(domain) == [repr(age) for age in AGES[start::2]]
+    assert store.data_fingerprint == data.fingerprint
+    found = list_contents(store.path)
+    assert (found.task, found.classes) == (NUMBERS, 1)
+    # near-duplicates: numbers are compared within ranges, and shown with three digits
+    samples = list_samples(store, ["m"])
+    assert samples.place(0) == ("01.png", "day", "21.8")
+    assert sorted(set(samples.strata.tolist())) == [0, 1, 2, 3, 4]
+    raced = race(data, [ExactModel("m")], tmp_path / "raced", device="cpu")
+    assert raced.store.task == NUMBERS
+    other = extracted(tagged(write), tmp_path / "t")
+    assert (other.task, other.classes) == (SEVERAL, CLASSES)
+    expected = [[float(name in tags) for name in CLASSES] for tags in TAGS]
+    assert other.labels("night").tolist() == expected[::2]
+    assert other.labels("day").tolist() == expected[1::2]
+    assert list_samples(other, ["m"]).place(1) == ("03.png", "day", "dog")
+
+
+def test_sync_and_prune_keep_the_task(write: Write, tmp_path: Path) -> None:
+    store = extracted(numbers(write(age=AGES)), tmp_path / "s")
+    before = store.data_fingerprint
+    whole = [str(round(age)) for age in AGES]  # could be classes, but the store has numbers
+    changes = sync_store(store.path, write(age=whole), columns={"label": "age"})
+    assert (changes.relabelled, changes.task) == (sum(a != round(a) for a in AGES), None)
+    changed = FeatureStore(store.path)
+    assert changed.task == NUMBERS
+    assert changed.labels("night")[0, 0] == round(AGES[0])
+    assert changed.data_fingerprint != before
+    table = write(age=AGES)
+    table.write_text("\n".join(table.read_text().splitlines()[:-2]))
+    assert sync_store(store.path, table, columns={"label": "age"}).removed == 2
+    prune_store(store.path)
+    assert FeatureStore(store.path).task == NUMBERS
+    assert FeatureStore(store.path).n_images == N - 2
+
+
+def test_a_store_can_get_another_task(write: Write, tmp_path: Path) -> None:
+    classes = write(label=[CLASSES[at % 3] for at in range(N)])
+    store = extracted(ImageDomains(classes), tmp_path / "s")
+    columns = {"label": "+".join(CLASSES)}
+    binary = {name: [int(name in tags) for tags in TAGS] for name in CLASSES}
+    changes = sync_store(store.path, write(**binary), columns=columns)
+    assert changes.task == "multilabel ('bike', 'cat', 'dog')"
+    assert FeatureStore(store.path).task == SEVERAL
+    with pytest.raises(InputError, match="unknown task 'regresion'"):
+        sync_store(store.path, write(**binary), columns=columns, task="regresion")
+
+
+def test_stores_of_different_tasks_are_not_merged(write: Write, tmp_path: Path) -> None:
+    one = extracted(numbers(write(age=AGES)), tmp_path / "a").path
+    for name, data, message in (
+        ("b", tagged(write), r"regression \('age'\), .* for multilabel \('bike', 'ca"),
+        ("d", numbers(write(years=AGES), "years"), r"\('age'\), .* for regression \('years'\); st"),
+    ):
+        other = extracted(data, tmp_path / name, "n").path
+        with pytest.raises(InputError, match=message):
+            merge_stores([one, other], tmp_path / "c")
+    four = extracted(numbers(write(age=AGES)), tmp_path / "e", "n").path
+    merged = merge_stores([one, four], tmp_path / "c")
+    assert (merged.task, merged.models) == (NUMBERS, ("m", "n"))
+
+
+@pytest.mark.parametrize("label", ["tall", "1.0 2.0", "nan", '["cat"]'])
+def test_damaged_labels_are_one_line(write: Write, tmp_path: Path, label: str) -> None:
+    path = extracted(numbers(write(age=AGES)), tmp_path / "s").path
+    with writing(path) as writer:
+        day, night = writer.table.domains
+        labels = [*(day.labels or [])[:-1], label]
+        writer.table = replace(writer.table, domains=[replace(day, labels=labels), night])
+        writer.finish()
+    with pytest.raises(InputError, match=r"is damaged.* do not fit its task, regression") as caught:
+        oodzoo.FeatureStore(path).labels("day")
+    assert "\n" not in str(caught.value)

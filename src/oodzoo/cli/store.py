@@ -240,7 +240,7 @@ def check(
 ) -> None:
     """Verify every checksum of a feature store, and find near-duplicate images."""
     from oodzoo.errors import InputError
-    from oodzoo.leaks.planning import SCOPES
+    from oodzoo.leaks.search import SCOPES
     from oodzoo.store.checking import check_store
 
     if leaks not in (*SCOPES, "none"):
@@ -306,15 +306,3 @@ def merge(
     )
     _show_measured(terminal, list_contents(out))
     terminal.document({"store": out, "models": list(merged.models), "images": merged.n_images})
-
-
-@command("upgrade", example="oodzoo store upgrade features/", interrupted=STORE_VALID, group=group)
-def upgrade(terminal: Terminal, store: StoreArgument) -> None:
-    """Upgrade a store written by an older version, in place."""
-    from oodzoo.store.upgrade import upgrade_store
-
-    done = upgrade_store(store)
-    for file in done.damaged:
-        terminal.warn(f"{file} is damaged and left out; rerun oodzoo extract to compute it again")
-    terminal.line("upgraded" if done.upgraded else "nothing to do: the store has the current form")
-    terminal.document(msgspec.to_builtins(done))

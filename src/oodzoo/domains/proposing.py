@@ -22,7 +22,7 @@ from oodzoo.errors import InputError
 from oodzoo.events import Listeners
 from oodzoo.features.source import StoreSource, groups_of
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.regrouping import regroup_store
+from oodzoo.store.sync import regroup_store
 from oodzoo.store.table import GIVEN
 
 GIVEN_DOMAINS, CLUSTERS, RANDOM = "given", "clusters", "random"

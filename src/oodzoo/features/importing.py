@@ -23,7 +23,6 @@ from oodzoo.errors import InputError
 from oodzoo.features.feature_files import Array, FeatureFiles, check_array, read_feature_files
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import store_folder
-from oodzoo.store.first_form import path_identity
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import DTYPES, StoreWriter, as_stored, writing
@@ -219,7 +218,7 @@ def _identified(writer: StoreWriter, samples: list[Sample]) -> list[tuple[Sample
         )
     found: dict[str, Sample] = {}
     for sample in samples:
-        new = (sample.label, sample.group, path_identity(sample.path))
+        new = (sample.label, sample.group, _path_identity(sample.path))
         label, group, image = old.get((sample.domain, sample.path), new)
         for what, before, now in (("label", label, sample.label), ("group", group, sample.group)):
             if now is not None and before is not None and before != now:
@@ -234,6 +233,11 @@ def _identified(writer: StoreWriter, samples: list[Sample]) -> list[tuple[Sample
             )
         found[image] = sample._replace(group=sample.group or group)
     return [(sample, image) for image, sample in found.items()]
+
+
+def _path_identity(path: str) -> str:
+    """Make an identity for a row that has no image file."""
+    return hashlib.sha256(f"row\0{path}".encode()).hexdigest()
 
 
 def _record(

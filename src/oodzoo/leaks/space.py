@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
 
 from oodzoo.data.listing import shown_label
 from oodzoo.data.sampling import strata_of
-from oodzoo.leaks.whitening import Features, Whitening
 from oodzoo.store.feature_store import FeatureStore
 
 MODELS = 8
@@ -26,6 +26,13 @@ USELESS = 0.25
 """Noise of features that hardly tell images apart."""
 
 Positions = NDArray[np.intp]
+Features = NDArray[np.float32]
+
+SHRINKAGE = 0.1
+"""Added to every variance, relative to the mean variance."""
+
+WIDEST = 4096
+"""Features of a model that are used; evenly spaced ones of a model with more."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,7 @@ class Samples:
         return self.paths[at], self.domain_names[self.domains[at]], name
 
 
-def choose_models(store: FeatureStore, most: int = MODELS) -> tuple[str, ...]:
+def choose_models(store: FeatureStore) -> tuple[str, ...]:
     """Choose models from the narrowest to the widest features, which see different details.
 
     Those with features of all domains without labels, if there are any.
@@ -65,7 +72,7 @@ def choose_models(store: FeatureStore, most: int = MODELS) -> tuple[str, ...]:
     ]
     known = complete or list(store.models)
     known.sort(key=lambda name: (store.model(name).widths["features"], name))
-    at = np.linspace(0, len(known) - 1, min(most, len(known))).round().astype(int)
+    at = np.linspace(0, len(known) - 1, min(MODELS, len(known))).round().astype(int)
     return tuple(known[i] for i in at)
 
 
@@ -112,6 +119,56 @@ def _coded(names: Sequence[str | None]) -> tuple[tuple[str, ...], NDArray[np.int
     known = tuple(sorted({name for name in names if name is not None}))
     position = {name: at for at, name in enumerate(known)}
     return known, np.array([-1 if n is None else position[n] for n in names], np.intp)
+
+
+@dataclass(frozen=True)
+class Whitening:
+    r"""A linear map of features to coordinates of equal variance, and then to unit length.
+
+    With the mean :math:`\mu` and the covariance :math:`C` of a sample of images,
+
+    .. math:: z = L^{-1} (x - \mu), \quad L L^\top = C + \lambda I, \quad
+              \lambda = 0.1 \, \frac{\operatorname{tr} C}{\min(d, n - 1)}
+
+    The inner product of two rows :math:`z / |z|` is the cosine similarity in the metric of the
+    data set: what all images of a domain or a class share counts little, what only few of them
+    have counts much. :math:`\lambda` keeps directions without signal from counting most.
+    """
+
+    columns: NDArray[np.intp]
+    mean: NDArray[np.float64]
+    transform: Features
+    """The inverse of L; zeros if all images have the same features."""
+
+    @classmethod
+    def fit(cls, features: NDArray[np.floating]) -> Whitening:
+        """Compute the map from the features (n, d) of a sample of the images."""
+        n, width = features.shape
+        columns = np.linspace(0, width - 1, min(width, WIDEST)).round().astype(np.intp)
+        sample = np.asarray(features, np.float64)[:, columns]
+        mean = sample.mean(axis=0)
+        centred = sample - mean
+        d = len(columns)
+        total = float(np.square(centred).sum()) / n
+        if total == 0:
+            return cls(columns, mean, np.zeros((d, d), np.float32))
+        scaled = (centred * np.sqrt(d / total)).astype(np.float32)  # the trace is d
+        covariance = (scaled.T @ scaled).astype(np.float64) / n
+        covariance[np.diag_indices(d)] += SHRINKAGE * d / min(d, n - 1)
+        lower = np.linalg.cholesky(covariance)
+        inverse = solve_triangular(lower, np.eye(d), lower=True) * np.sqrt(d / total)
+        return cls(columns, mean, inverse.astype(np.float32))
+
+    @property
+    def width(self) -> int:
+        return len(self.columns)
+
+    def unit_rows(self, features: NDArray[np.floating]) -> Features:
+        """Whiten features (n, d) and scale each row to unit length; zeros stay zeros."""
+        centred = (features[:, self.columns] - self.mean).astype(np.float32)
+        rows: Features = centred @ self.transform.T
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return rows
 
 
 class FeatureSpace:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oodzoo._io import explaining_disk_errors, locked, read_json, require_schema, shown
-from oodzoo._text import typed
 from oodzoo.errors import DiskError, InputError
 from oodzoo.events import Progress
 from oodzoo.store.class_embeddings import FILE, read_class_embeddings
 from oodzoo.store.contents import read_model, registered_models, require_store
 from oodzoo.store.documents import unsealed_bytes
-from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import (
     each,
     fetch_records,
@@ -23,13 +21,21 @@ from oodzoo.store.files import (
     remove_files,
     store_folder,
 )
-from oodzoo.store.first_form import index_matches, is_first_form
 from oodzoo.store.index import ImageIndex, segment_file, segment_names
 from oodzoo.store.manifest import Manifest, read_manifest
-from oodzoo.store.places import CACHE, MANIFEST, SAMPLES, SCHEMA, model_folder, require_no_links
+from oodzoo.store.places import (
+    CACHE,
+    MANIFEST,
+    NEW_STORE,
+    SAMPLES,
+    SCHEMA,
+    model_folder,
+    require_no_links,
+)
 from oodzoo.store.shards import (
     ShardFile,
     checksum,
+    list_file,
     read_list,
     read_record,
     record_file,
@@ -67,18 +73,9 @@ def check_store(
     """
     store = store_folder(path)
     pull(store, anew=True)
-    if store.is_dir() and is_first_form(store):
-        if repair:
-            raise InputError(
-                f"the store {shown(store)!r} was written by an older version; upgrade it with "
-                f"`oodzoo store upgrade {typed(shown(store))}`, which leaves damaged files out"
-            )
-        parts = list(_first_form_parts(store))
-    else:
-        require_store(store, without_manifest=True)
-        _require_known_schema(store)
-        parts = [*_document_parts(store), *_shard_parts(store)]
-    parts += _cache_parts(store)
+    require_store(store, without_manifest=True)
+    _require_known_schema(store)
+    parts = [*_document_parts(store), *_shard_parts(store), *_cache_parts(store)]
     damage = []
     problems = each(store, lambda part: part[1](), parts)
     for number, ((file, _), found) in enumerate(zip(parts, problems, strict=True), start=1):
@@ -92,13 +89,13 @@ def check_store(
 
 
 def _require_known_schema(store: Path) -> None:
-    """Reject a store of a newer version, which must not be repaired."""
+    """Reject a store of another schema, which must not be repaired."""
     try:
         document = read_json(store / MANIFEST, "the manifest")
     except InputError:  # missing or damaged
         return
     if isinstance(document.get("schema"), int):
-        require_schema(document, SCHEMA, f"the store {shown(store)!r}", "upgrade it")
+        require_schema(document, SCHEMA, f"the store {shown(store)!r}", NEW_STORE)
 
 
 _Part = tuple[Path, Callable[[], str | None]]
@@ -121,7 +118,7 @@ def _document_parts(store: Path) -> Iterator[_Part]:
     for name, model in manifest.models.items():
         folder = model_folder(store, name)
         yield (
-            folder / f"shards.{model.shards[:16]}.json",
+            list_file(folder, model.shards),
             _bound(read_list, store, folder, model.shards),
         )
 
@@ -147,13 +144,6 @@ def _shard_parts(store: Path) -> Iterator[_Part]:
 def _read_class_embeddings(store: Path, name: str) -> None:
     record = read_model(store, name)
     read_class_embeddings(store, name, record.identity, record.feature_dim)
-
-
-def _first_form_parts(store: Path) -> Iterator[_Part]:
-    problem = "does not match the manifest"
-    yield store / "images.json", lambda: None if index_matches(store) else problem
-    for path, file in FeatureStore(store).shard_files():
-        yield path, _bound(_verify, store, path, file)
 
 
 def _cache_parts(store: Path) -> Iterator[_Part]:
@@ -187,7 +177,7 @@ def _verify(store: Path, path: Path, file: ShardFile) -> None:
     except OSError as error:
         raise InputError(f"cannot be read: {error.strerror}") from error
     found = hashlib.sha256(content).hexdigest()
-    fast = None if file.xxh3 is None else checksum(content)
+    fast = checksum(content)
     if found != file.sha256:
         raise InputError(f"has the sha256 {found[:12]}… instead of {file.sha256[:12]}…")
     if fast != file.xxh3:
@@ -195,9 +185,6 @@ def _verify(store: Path, path: Path, file: ShardFile) -> None:
 
 
 def _unfinished(store: Path) -> tuple[str, ...]:
-    if is_first_form(store):
-        started = {file.parent.name for file in store.glob("*/model.json")}
-        return tuple(sorted(started - set(FeatureStore(store).models)))
     try:
         complete = set(read_manifest(store).models)
     except InputError:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from oodzoo._io import is_temporary, read_json, shown, structured
-from oodzoo._text import typed
 from oodzoo.errors import InputError
 from oodzoo.store.files import is_missing
-from oodzoo.store.first_form import is_first_form
 from oodzoo.store.index import has_lost_manifest
 from oodzoo.store.manifest import Manifest, ModelRecord
 from oodzoo.store.places import (
@@ -23,7 +21,7 @@ from oodzoo.store.table import SampleTable, read_table, table_file, table_number
 
 
 def require_store(path: Path, *, without_manifest: bool = False) -> None:
-    """Reject a path that is not a store of the second form."""
+    """Reject a path that is not a store."""
     if is_missing(path):
         raise InputError(f"no such feature store: {shown(path)!r}")
     if without_manifest and has_lost_manifest(path):
@@ -37,15 +35,8 @@ def require_store(path: Path, *, without_manifest: bool = False) -> None:
 
 
 def require_store_or_empty(path: Path) -> None:
-    """Reject a folder with other content than that of a store, and a store of the first form."""
-    if not path.is_dir():
-        return
-    if is_first_form(path):
-        raise InputError(
-            f"the store {shown(path)!r} was written by an older version and is read-only; upgrade "
-            f"it with `oodzoo store upgrade {typed(shown(path))}`"
-        )
-    if (path / MANIFEST).is_file():
+    """Reject a folder with other content than that of a store."""
+    if not path.is_dir() or (path / MANIFEST).is_file():
         return
     if has_lost_manifest(path):
         raise InputError(

@@ -10,7 +10,7 @@ import xxhash
 
 from oodzoo._io import file_digest, json_bytes, read_json, require_schema, shown
 from oodzoo.errors import InputError
-from oodzoo.store.places import SCHEMA
+from oodzoo.store.places import NEW_STORE, SCHEMA
 
 
 def read_document(path: Path, what: str, sha256: str | None, advice: str) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def read_document(path: Path, what: str, sha256: str | None, advice: str) -> dic
             raise InputError(f"{what} {shown(path)!r} is damaged: its checksum differs")
     except InputError as error:
         raise InputError(f"{error}; {advice}") from error
-    require_schema(document, SCHEMA, f"{what} {shown(path)!r}", "extract into a new store")
+    require_schema(document, SCHEMA, f"{what} {shown(path)!r}", NEW_STORE)
     return document
 
 

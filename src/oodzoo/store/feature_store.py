@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,20 +14,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._html import html_table
 from oodzoo._io import shown
-from oodzoo._text import count, one_line, short_name, typed, unknown
+from oodzoo._numbers import number, significant
+from oodzoo._text import count, one_line, short_name, some_of, typed, unknown
 from oodzoo.data.listing import task_line
 from oodzoo.errors import InputError
-from oodzoo.store import first_form
 from oodzoo.store.class_embeddings import ClassEmbeddings, read_class_embeddings
-from oodzoo.store.coverage import Coverage, Coverages, Places
-from oodzoo.store.display import store_as_html
+from oodzoo.store.coverage import Coverage, Coverages, Places, gather_rows
 from oodzoo.store.files import is_missing, is_remote, pulled
 from oodzoo.store.index import ImageIndex, has_lost_manifest
 from oodzoo.store.local import read_local
 from oodzoo.store.manifest import Manifest, StoredModel, read_manifest
 from oodzoo.store.places import MANIFEST, MODELS, mistaken_folder, repair_advice
-from oodzoo.store.rows import gather_rows
 from oodzoo.store.shards import Shard, ShardFile, read_list
 from oodzoo.store.table import SampleTable, TableDomain, read_table, table_file
 from oodzoo.task import Task
@@ -72,13 +71,8 @@ class FeatureStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = pulled(path)
         _require_store(self.path)
-        self.is_first_form = first_form.is_first_form(self.path)
-        if self.is_first_form:
-            old = first_form.read_first_form(self.path)
-            self._open(old.manifest, old.table, old.index, old.shards)
-        else:
-            manifest, table = _read(self.path)
-            self._open(manifest, table, ImageIndex.read(self.path, manifest.segments), {})
+        manifest, table = _read(self.path)
+        self._open(manifest, table, ImageIndex.read(self.path, manifest.segments), {})
 
     @classmethod
     def partial(
@@ -102,7 +96,7 @@ class FeatureStore:
             The finished shards of each model.
         """
         store = cls.__new__(cls)
-        store.path, store.is_first_form = path, False
+        store.path = path
         store._open(Manifest(models=models), table, index, shards)
         return store
 
@@ -156,7 +150,7 @@ class FeatureStore:
         domains = {name: len(self._domain(name).paths) for name in self.domains}
         outputs = self.task.count_outputs(len(self.classes))
         times = {name: self.milliseconds_per_image(name) for name in self.models}
-        return store_as_html(self.name, self.manifest.models, times, domains, outputs)
+        return _as_html(self.name, self.manifest.models, times, domains, outputs)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.models)
@@ -246,8 +240,6 @@ class FeatureStore:
 
     def local(self, name: str) -> dict[str, Any]:
         """Return timings and location of a model, as far as known."""
-        if self.is_first_form:
-            return first_form.read_local(self.path, name)
         return read_local(self.path, name)
 
     def milliseconds_per_image(self, name: str) -> float | None:
@@ -257,8 +249,6 @@ class FeatureStore:
 
     def class_embeddings(self, name: str) -> ClassEmbeddings | None:
         """Return the embeddings of the classes by the text tower of a model; None without them."""
-        if self.is_first_form:
-            return None
         stored = self.model(name)
         return read_class_embeddings(self.path, name, stored.identity, stored.feature_dim)
 
@@ -400,7 +390,7 @@ class FeatureStore:
             )
 
     def _folder(self, model: str) -> Path:
-        return self.path / model if self.is_first_form else self.path / MODELS / model
+        return self.path / MODELS / model
 
     def _domain(self, name: str) -> TableDomain:
         if name not in self._domains:
@@ -416,11 +406,6 @@ def _require_store(path: Path) -> None:
         )
     if (path / MANIFEST).is_file():
         return
-    if (path / "images.json").is_file():
-        raise InputError(
-            f"the store {shown(path)!r} has no finished model yet; upgrade it with `oodzoo store "
-            f"upgrade {typed(shown(path))}`, then rerun oodzoo extract"
-        )
     if has_lost_manifest(path):
         raise InputError(
             f"the store {shown(path)!r} has lost its manifest.json; {repair_advice(path)}"
@@ -446,3 +431,39 @@ def _read(path: Path) -> tuple[Manifest, SampleTable]:
             f"`oodzoo store sync {typed(shown(path))} DATA`"
         )
     return manifest, SampleTable([])
+
+
+def _as_html(
+    name: str,
+    models: Mapping[str, StoredModel],
+    milliseconds: Mapping[str, float | None],
+    domains: Mapping[str, int],
+    outputs: str,
+) -> str:
+    """Return a table of the models.
+
+    Parameters
+    ----------
+    name : str
+        Name of the store.
+    models : mapping of str to StoredModel
+    milliseconds : mapping of str to float or None
+        Time per image of each model, where it is known.
+    domains : mapping of str to int
+        Number of images of each domain with labels.
+    outputs : str
+        What the labels are, in words.
+    """
+    rows = []
+    for model, time in sorted(milliseconds.items()):
+        stored = models[model]
+        counts = [stored.feature_dim, stored.n_logits, stored.parameters]
+        cells = ["" if n is None else number(n) for n in counts]
+        rows.append([model, *cells, "" if time is None else significant(time)])
+    listed = [f"{domain} ({images:,})" for domain, images in domains.items()]
+    return html_table(
+        ["model", "features", "logits", "parameters", "ms / image"],
+        rows,
+        caption=f"{name}: {count(len(rows), 'model')}, {count(sum(domains.values()), 'image')}",
+        notes=[f"{count(len(domains), 'domain')}: {some_of(listed, 10)}; {outputs}."],
+    )

@@ -85,8 +85,9 @@ class ImageIndex:
         new = [name for name in names if name not in self.segments and name not in self.ignored]
         if not new:
             name = f"{max(map(int, names), default=-1) + 1:05d}"
-            if (digest := write_segment(store, name, shards, table)) is not None:
-                self.segments[name] = digest
+            content = msgspec.json.encode({"schema": SCHEMA, "table": table, "shards": shards})
+            if write_new(require_no_links(store, segment_file(store, name)), content):
+                self.segments[name] = hashlib.sha256(content).hexdigest()
                 self.shards |= _named(name, shards)
                 return True
             new = [name]
@@ -94,15 +95,6 @@ class ImageIndex:
             self.segments[name], part = _read_segment(store, name)
             self.shards |= part
         return False
-
-
-def write_segment(
-    store: Path, name: str, shards: Sequence[list[str]], table: str | None
-) -> str | None:
-    """Write a segment and return its SHA-256; None if it exists."""
-    content = msgspec.json.encode({"schema": SCHEMA, "table": table, "shards": shards})
-    path = require_no_links(store, segment_file(store, name))
-    return hashlib.sha256(content).hexdigest() if write_new(path, content) else None
 
 
 def segment_table(store: Path, name: str) -> str | None:
@@ -130,7 +122,7 @@ def cut(images: Iterable[tuple[str, str]]) -> list[list[str]]:
 
 
 def has_lost_manifest(store: Path) -> bool:
-    """Whether a folder is a store of the second form without its manifest."""
+    """Whether a folder is a store without its manifest."""
     # in this order: another process may be creating the store, the manifest first
     return bool(segment_names(store)) and not (store / MANIFEST).exists()
 

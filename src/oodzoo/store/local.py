@@ -15,6 +15,8 @@ from oodzoo.errors import InputError
 from oodzoo.store.files import write_json
 from oodzoo.store.places import model_folder, require_no_links
 
+_WHAT = "the facts of a model"
+
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
 
 
@@ -33,14 +35,9 @@ def read_local(store: Path, model: str) -> dict[str, Any]:
     """Read the facts of a model; empty if the file is missing or damaged."""
     try:
         path = require_no_links(store, model_folder(store, model) / "local.json")
-        return as_facts(read_json(path, "the facts of a model"))
+        facts = structured(read_json(path, _WHAT), LocalFacts, _WHAT)
     except InputError:
         return {}
-
-
-def as_facts(document: Any) -> dict[str, Any]:
-    """Return the known facts of a document; raise InputError for values of other types."""
-    facts = structured(document, LocalFacts, "the facts of a model")
     return dict(msgspec.to_builtins(facts))
 
 

@@ -25,7 +25,7 @@ from oodzoo._text import count, short_name, typed
 from oodzoo.errors import InputError
 from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.files import write_bytes, write_new
-from oodzoo.store.places import MANIFEST, SCHEMA, require_no_links
+from oodzoo.store.places import MANIFEST, NEW_STORE, SCHEMA, require_no_links
 
 IDENTITY = ("fingerprint", "feature_dim", "n_logits", "precision", "dtype", "preprocessing")
 """Fields of a model's record that determine its features."""
@@ -48,8 +48,7 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
         as stated in the zoo, and for an ONNX file the output names in use, `features` and `logits`,
         and its `sha256`. All six keys are present; a value is None where it was not stated or does
         not apply. `pretrained`, `arguments` and `geometry` are present only if they were stated.
-        None instead of a dict: a Python model, imported features, or a store written before this
-        field existed.
+        None instead of a dict: a Python model, or imported features.
     versions : dict of str to str
         Versions of the packages that computed the features.
     """
@@ -147,7 +146,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_manifest(store: Path) -> Manifest:
-    """Read and verify the manifest of a store of the second form."""
+    """Read and verify the manifest of a store."""
     what = f"the manifest of the store {shown(store)!r}"
     path = require_no_links(store, store / MANIFEST)
     advice = f"restore it with `oodzoo store check {typed(shown(store))} --repair`"
@@ -157,8 +156,7 @@ def read_manifest(store: Path) -> Manifest:
         raise InputError(f"{error}; {advice}") from error
     if "schema" not in document:
         raise InputError(f"{shown(path)!r} is not the manifest of a feature store")
-    upgrade = f"upgrade it with `oodzoo store upgrade {typed(shown(store))}`"
-    require_schema(document, SCHEMA, f"the store {shown(store)!r}", upgrade)
+    require_schema(document, SCHEMA, f"the store {shown(store)!r}", NEW_STORE)
     try:
         document = unsealed(document, what)
     except InputError as error:

@@ -12,7 +12,6 @@ from oodzoo._io import shown
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.store.class_embeddings import write_class_embeddings
-from oodzoo.store.copying import copy_rows
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import store_folder
 from oodzoo.store.local import update_local
@@ -62,7 +61,7 @@ def merge_stores(stores: Sequence[str | Path], out: str | Path) -> FeatureStore:
             if (texts := having[0].class_embeddings(name)) is not None:
                 write_class_embeddings(path, name, writer.record(name).identity, texts)
             for source in having:  # another one may have more domains without labels
-                copy_rows(writer, source, name, needed)
+                writer.copy_rows(source, name, needed)
         writer.finish()
     return FeatureStore(path)
 

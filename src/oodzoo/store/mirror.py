@@ -11,12 +11,13 @@ import hashlib
 import json
 import os
 import re
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from oodzoo import _io
 from oodzoo.errors import DiskError
@@ -32,7 +33,6 @@ from oodzoo.remote.objects import (
     remove_files,
     write_file,
 )
-from oodzoo.store.mirror_state import Known, MirrorState, changing
 from oodzoo.store.places import CACHE, IMAGES, MANIFEST
 
 _PARALLEL = 16
@@ -120,9 +120,7 @@ class Mirror:
         prefix = f"{self.url}/"
         listed = {file.url.removeprefix(prefix): file for file in list_files(self.url)}
         files = {name: file for name, file in listed.items() if _is_ours(name)}
-        is_store = any(
-            name in (MANIFEST, "images.json") or _SEGMENT.fullmatch(name) for name in files
-        )
+        is_store = any(name == MANIFEST or _SEGMENT.fullmatch(name) for name in files)
         others = [name for name in listed if name.rpartition("/")[2] != ".lock"]
         if is_store or not others:
             return files
@@ -379,6 +377,65 @@ class Mirror:
                 if folder.name and {e.name for e in (self.path / folder).iterdir()} <= {".lock"}:
                     (self.path / folder / ".lock").unlink(missing_ok=True)
                     (self.path / folder).rmdir()
+
+
+# --- which version of each remote file a mirror has: a small database beside it ------------------
+
+_PATIENCE = 3600
+"""Seconds to wait for another process, which may upload many files."""
+
+
+class Known(NamedTuple):
+    """A remote file as it was last seen; the version is empty if it was written here."""
+
+    version: str
+    size: int | None
+
+
+class MirrorState:
+    """The remote files that a mirror knows, by name; opened by :func:`changing`."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def read(self) -> dict[str, Known]:
+        """Return all files."""
+        rows = self._connection.execute("SELECT name, version, size FROM files")
+        return {name: Known(version, size) for name, version, size in rows}
+
+    def put(self, files: Iterable[tuple[str, Known]]) -> None:
+        """Add or replace files."""
+        rows = [(name, *known) for name, known in files]
+        self._connection.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", rows)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget files."""
+        self._connection.executemany("DELETE FROM files WHERE name = ?", [(n,) for n in names])
+
+
+@contextmanager
+def changing(file: Path) -> Iterator[MirrorState]:
+    """Change the state; nothing is changed if an error is raised, or if the process is killed.
+
+    This is also a lock: other processes and threads that want to change the state wait.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with closing(sqlite3.connect(file, timeout=_PATIENCE, isolation_level=None)) as connection:
+            connection.execute("PRAGMA synchronous = OFF")  # the store has all that matters
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS files (name TEXT PRIMARY KEY, version TEXT, size INT)"
+            )
+            yield MirrorState(connection)
+            connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        raise DiskError(
+            f"cannot use {str(file)!r}: {error}; delete this folder, or set OODZOO_CACHE to another"
+        ) from error
+
+
+# --- requests and files --------------------------------------------------------------------------
 
 
 def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:

@@ -25,6 +25,8 @@ from oodzoo._text import typed
 from oodzoo.errors import InputError
 
 SCHEMA = 2
+NEW_STORE = "extract into a new store"
+"""What to do about a store of another schema."""
 
 MANIFEST = "manifest.json"
 PREDICTOR = "predictor.json"

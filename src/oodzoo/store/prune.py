@@ -12,19 +12,15 @@ from oodzoo._io import explaining_disk_errors, shown
 from oodzoo.errors import InputError
 from oodzoo.store.class_embeddings import FILE as CLASS_EMBEDDINGS
 from oodzoo.store.contents import old_tables, registered_models, require_store
-from oodzoo.store.copying import copy_rows
-from oodzoo.store.coverage import Coverage
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import fetch_records, folder_size, pulled, remove_files
-from oodzoo.store.first_form import first_form_files
 from oodzoo.store.index import segment_file, segment_of, segment_table
 from oodzoo.store.places import (
     CACHE,
     MODELS,
-    model_folder,
     require_no_links,
 )
-from oodzoo.store.rows import gather_rows
-from oodzoo.store.shards import Array, list_file, read_record, record_file
+from oodzoo.store.shards import list_file, read_record, record_file
 from oodzoo.store.writer import StoreWriter, writing
 
 
@@ -95,33 +91,16 @@ def outdated_segments(writer: StoreWriter, *, unfinished: bool = False) -> set[s
 
 def _replace(writer: StoreWriter, outdated: set[str]) -> None:
     """Copy the rows that are still needed out of outdated segments, and finish without these."""
-    sources = {name: _Rows(writer, name) for name in registered_models(writer.path)}
-    writer.index = writer.index.without(outdated)
-    needed = set(writer.table.images())
-    for name, source in sources.items():
-        copy_rows(writer, source, name, needed)
+    names = registered_models(writer.path)
+    old = {name: list(writer.records(name).values()) for name in names}
+    models = {name: writer.record(name).stored(name) for name in names}
+    index, needed = writer.index, set(writer.table.images())
+    writer.index = index.without(outdated)
+    if models:
+        source = FeatureStore.partial(writer.path, models, writer.table, index, old)
+        for name in names:
+            writer.copy_rows(source, name, needed)
     writer.finish(all_models=True)
-
-
-class _Rows:
-    """The rows of a model in the shards before pruning."""
-
-    def __init__(self, writer: StoreWriter, model: str) -> None:
-        self._path = writer.path
-        self._index = writer.index
-        self._record = writer.record(model)
-        self._shards = list(writer.records(model).values())
-        self._coverage = writer.coverage(model)
-
-    def coverage(self, model: str) -> Coverage:
-        return self._coverage
-
-    def gather(self, model: str, images: list[str], output: str) -> Array:
-        places = self._coverage.places(images)
-        folder = model_folder(self._path, model)
-        return gather_rows(
-            self._path, folder, self._record, self._shards, self._index.shards, places, output
-        )
 
 
 _OURS = re.compile(
@@ -154,7 +133,6 @@ def unused_files(path: Path, writer: StoreWriter) -> Iterator[Path]:
             if left or (file.name not in used and _OURS.fullmatch(file.name)):
                 yield file
     yield from old_tables(path, writer.manifest)
-    yield from first_form_files(path)
 
 
 def _remove_empty_folders(path: Path) -> None:

@@ -47,11 +47,11 @@ Array = NDArray[Any]
 
 
 class ShardFile(msgspec.Struct, frozen=True):
-    """A file of a shard; `xxh3` is None in stores of the first form."""
+    """A file of a shard."""
 
     file: str
     sha256: str
-    xxh3: str | None = None
+    xxh3: str
 
 
 class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -192,11 +192,6 @@ class _ShardList(msgspec.Struct, frozen=True):
     shards: list[Shard]
 
 
-def has_records(folder: Path) -> bool:
-    """Whether a model has a finished shard."""
-    return bool(record_files(folder))
-
-
 def record_files(folder: Path) -> list[Path]:
     """List the records of the shards of a model."""
     return sorted(folder.glob("[0-9][0-9][0-9][0-9][0-9]-[0-9][0-9][0-9][0-9][0-9].json"))
@@ -259,12 +254,8 @@ def _open(path: Path, file: ShardFile) -> Array:
 
 
 def _verify(content: Array, file: ShardFile) -> None:
-    if file.xxh3 is not None:
-        found, expected = checksum(content.data), file.xxh3
-    else:
-        found, expected = hashlib.sha256(content.data).hexdigest(), file.sha256
-    if found != expected:
-        raise ValueError(f"its checksum is {found[:16]}, expected {expected[:16]}")
+    if (found := checksum(content.data)) != file.xxh3:
+        raise ValueError(f"its checksum is {found}, expected {file.xxh3[:16]}")
 
 
 def _header(opened: Any) -> _Header:

@@ -308,7 +308,7 @@ def add_table(store: Path, after: str | None, table: SampleTable) -> str | None:
 
 
 def _fields(table: SampleTable) -> dict[str, object]:
-    """The fields that differ from their defaults: tables without them are as they always were."""
+    """Return the fields that differ from their defaults."""
     fields = ((field.name, field.default) for field in msgspec.structs.fields(table))
     return {n: getattr(table, n) for n, default in fields if getattr(table, n) != default}
 

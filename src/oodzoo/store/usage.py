@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from oodzoo.store.contents import newest_table, registered_models, require_store
-from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import file_size, folder_size, pulled
-from oodzoo.store.first_form import is_first_form
 from oodzoo.store.index import segment_of
 from oodzoo.store.local import read_local
-from oodzoo.store.manifest import ModelRecord, read_manifest
+from oodzoo.store.manifest import read_manifest
 from oodzoo.store.places import CACHE, IMAGES, MANIFEST, SAMPLES, model_folder
 from oodzoo.store.prune import outdated_segments, unused_files
 from oodzoo.store.writer import StoreWriter
@@ -76,38 +74,8 @@ class Usage:
 def list_contents(store: str | Path) -> Contents:
     """List the models, finished or not, and the domains of a store."""
     path = pulled(store)
-    if path.is_dir() and is_first_form(path):
-        opened = FeatureStore(path)
-        entries = [
-            _entry(name, opened.model(name), complete=True, images=len(opened.coverage(name).rows))
-            for name in opened.models
-        ]
-        table, skipped = opened.table, opened.manifest.skipped
-        sizes = {name: folder_size(path / name) for name in opened.models}
-        facts = {name: opened.local(name) for name in opened.models}
-    else:
-        view = _view(path)
-        names = registered_models(path)
-        entries = [
-            _entry(
-                name,
-                view.record(name),
-                complete=name in view.manifest.models,
-                images=len(view.coverage(name).rows),
-            )
-            for name in names
-        ]
-        table, skipped = view.table, view.manifest.skipped
-        sizes = {name: folder_size(model_folder(path, name)) for name in names}
-        facts = {name: read_local(path, name) for name in names}
-    models = []
-    for entry in entries:
-        known = facts[entry.name].get("milliseconds_per_image")
-        milliseconds = float(known) if isinstance(known, int | float) else None
-        measured = facts[entry.name].get("measured")
-        models.append(
-            replace(entry, bytes=sizes[entry.name], milliseconds=milliseconds, measured=measured)
-        )
+    view = _view(path)
+    table, skipped = view.table, view.manifest.skipped
     domains = [
         DomainEntry(
             domain.name,
@@ -117,12 +85,17 @@ def list_contents(store: str | Path) -> Contents:
         for domain in table.domains
     ]
     classes = {label for domain in table.labelled for label in domain.labels or []}
-    n_classes = len(table.task.outputs or classes)
-    return Contents(tuple(models), tuple(domains), n_classes, table.task, table.proposed)
+    return Contents(
+        tuple(_entry(view, name) for name in registered_models(path)),
+        tuple(domains),
+        len(table.task.outputs or classes),
+        table.task,
+        table.proposed,
+    )
 
 
 def disk_usage(store: str | Path) -> Usage:
-    """Measure the disk space of the parts of a store of the second form."""
+    """Measure the disk space of the parts of a store."""
     path = pulled(store)
     view = _view(path)
     needed = set(view.table.images())
@@ -156,16 +129,19 @@ def _view(path: Path) -> StoreWriter:
     return StoreWriter(path, manifest, number, table, ExitStack())
 
 
-def _entry(name: str, record: ModelRecord, *, complete: bool, images: int) -> ModelEntry:
+def _entry(view: StoreWriter, name: str) -> ModelEntry:
+    record = view.record(name)
+    facts = read_local(view.path, name)
     return ModelEntry(
         name=name,
-        complete=complete,
-        images=images,
+        complete=name in view.manifest.models,
+        images=len(view.coverage(name).rows),
         features=record.feature_dim,
         logits=record.n_logits,
         dtype=record.dtype,
-        bytes=0,
+        bytes=folder_size(model_folder(view.path, name)),
         parameters=record.parameters,
-        milliseconds=None,
+        milliseconds=facts.get("milliseconds_per_image"),
         source=record.source,
+        measured=facts.get("measured"),
     )

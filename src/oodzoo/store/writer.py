@@ -39,6 +39,7 @@ from oodzoo.store.contents import (
     require_store_or_empty,
 )
 from oodzoo.store.coverage import Coverage, Coverages
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import fetch_records, pull, push, store_folder, write_bytes, write_new
 from oodzoo.store.index import ImageIndex, cut, segment_of
 from oodzoo.store.manifest import IDENTITY, Manifest, ModelRecord, StoredModel, read_manifest
@@ -211,7 +212,7 @@ class StoreWriter:
             old = read_model(self.path, name)
             if old.identity == record.identity and (old.spec or not record.spec):
                 record = old
-            elif old.identity != record.identity and shards.has_records(folder):
+            elif old.identity != record.identity and shards.record_files(folder):
                 key = next(k for k in IDENTITY if getattr(old, k) != getattr(record, k))
                 raise InputError(
                     f"the store contains features of another model under the name {name!r} ({key} "
@@ -345,6 +346,25 @@ class StoreWriter:
         images = self.index.shards[shard]
         return shards.write_shard(folder, shard, images, record.identity, stored, absent)
 
+    def copy_rows(self, source: FeatureStore, model: str, images: Collection[str]) -> None:
+        """Copy the rows of images that a registered model lacks, instead of computing them.
+
+        Images that the source could not decode are recorded as such.
+        """
+        coverage = source.coverage(model)
+        unreadable = {i: why for i, why in coverage.unreadable.items() if i in images}
+        available = {image for image in images if image in coverage.rows} | unreadable.keys()
+        for shard in self.plan([model], available):
+            rows = [image for image in shard.images if image in coverage.rows]
+            absent = {
+                position: unreadable.get(image)
+                for position, image in enumerate(shard.images)
+                if image not in coverage.rows
+            }
+            widths = self.record(model).widths
+            outputs = {output: source.gather(model, rows, output) for output in widths}
+            self.write_shard(model, shard.name, outputs, absent)
+
     def record(self, name: str) -> ModelRecord:
         """Return the description of a registered model."""
         if name not in self._models:
@@ -364,7 +384,9 @@ class StoreWriter:
             pull(self.path)
             self._commit_table()
             self.index = ImageIndex.read(self.path).without(self.index.ignored)
-            manifest = self.write_manifest(None if all_models else read_manifest(self.path))
+            manifest = self._derive(None if all_models else read_manifest(self.path))
+            self.manifest = manifest
+            manifest.write(self.path)
             # Another writer may have changed something meanwhile and written its manifest earlier.
             pull(self.path)
             written = read_manifest(self.path)
@@ -397,14 +419,11 @@ class StoreWriter:
             )
         self.table = self.table.keeping_unlabelled(table)
 
-    def write_manifest(self, found: Manifest | None = None) -> Manifest:
-        """Write the manifest of the table and the finished shards on disk."""
-        self.manifest = self._derive(found)
-        self.manifest.write(self.path)
-        return self.manifest
-
     def _derive(self, found: Manifest | None) -> Manifest:
-        """Make the manifest; models of other writers are those that have been found."""
+        """Make the manifest of the table and the finished shards on disk.
+
+        Models of other writers are those that have been found.
+        """
         number = self._newest[0]
         if number is None:
             return Manifest()  # of an extraction that has not finished yet

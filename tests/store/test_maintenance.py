@@ -1,0 +1,420 @@
+"""Looking at a store, pruning, removing models, proposing domains: nothing else is lost."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.conftest import Run
+from tests.features.data import Tree
+from tests.store import tiny
+from tests.store.contents import contents, moments, rows_by_image, size
+from tests.store.data import (
+    compute,
+    fill,
+    image,
+    letters,
+    literal,
+    record,
+    require_right,
+    unlabelled,
+    value,
+    values,
+)
+
+import oodzoo
+from oodzoo._io import _machine, file_digest
+from oodzoo.errors import InputError
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.local import update_local
+from oodzoo.store.prune import Pruned, prune_store
+from oodzoo.store.removal import remove_models
+from oodzoo.store.sync import regroup_store, sync_store
+from oodzoo.store.usage import DomainEntry, disk_usage, list_contents
+from oodzoo.store.writer import writing
+
+TABLE = letters(day="abcde", night="fghi")
+
+
+def replace_table(store: Path, **domains: str) -> Path:
+    """Replace the samples of a store, as `sync` does."""
+    with writing(store, exclusive=True) as writer:
+        writer.set_table(letters(**domains))
+        writer.finish()
+    return store
+
+
+def begin(store: Path) -> None:
+    """Finish one of two shards of a model."""
+    with writing(store) as writer:
+        writer.add_model("begun", record())
+        planned, _ = writer.plan(["begun"], set(writer.table.images()))
+        outputs = {o: values("begun", planned.images, o) for o in ("features", "logits")}
+        writer.write_shard("begun", planned.name, outputs, {})
+
+
+# --- prune -----------------------------------------------------------------------------------
+
+
+def test_rows_of_removed_images_leave_the_disk(small: Path) -> None:
+    replace_table(small, day="abd", night="fghi")
+    before = contents(small)
+    gone = [
+        value(model, image(letter), output).tobytes()
+        for model in ("m1", "m2")
+        for letter in "ce"
+        for output in ("features", "logits")
+    ]
+    assert all(any(row in f.read_bytes() for f in small.rglob("*.npy")) for row in gone)
+    total = size(small)
+    assert prune_store(small) == Pruned(2, total - size(small))
+    assert contents(small) == before
+    for file in (f for f in small.rglob("*") if f.is_file()):
+        assert not any(row in file.read_bytes() for row in gone), file
+        assert not any(image(letter).encode() in file.read_bytes() for letter in "ce"), file
+    for file in small.rglob("*.npy"):
+        assert file.name.split(".")[2] == file_digest(file)[:16]
+    assert [file.name for file in (small / "images").iterdir()] == ["00001.json"]
+    assert literal(small, "m1").keys() == {image(letter) for letter in "abdfghi"}
+    # one that comes back is computed again
+    with writing(small) as writer:
+        writer.set_table(TABLE)
+        writer.add_images()
+        assert compute(writer, "m1", "m2") == 2
+        writer.finish()
+    assert require_right(small).n_images == 9
+
+
+def test_real_images(tiny_store: Path, images: Path, tree: Tree) -> None:
+    whole = tree(tiny_store)
+    assert prune_store(tiny_store) == Pruned(0, 0)
+    assert tree(tiny_store) == whole
+    for name in ("day/cat/0.png", "night/dog/2.png"):
+        (images / name).unlink()
+    sync_store(tiny_store, images)
+    ranking = oodzoo.rank(tiny_store)
+    before, total = contents(tiny_store), size(tiny_store)
+    assert prune_store(tiny_store) == Pruned(2, total - size(tiny_store))
+    assert contents(tiny_store) == before
+    assert oodzoo.rank(tiny_store).rows == ranking.rows
+    assert len(rows_by_image(tiny_store, "a")) == 16
+    again, cache = tree(tiny_store), size(tiny_store / "cache")
+    assert prune_store(tiny_store) == Pruned(0, 0)
+    assert tree(tiny_store) == again
+    assert prune_store(tiny_store, cache=True) == Pruned(0, cache)
+    assert not (tiny_store / "cache").exists()
+
+
+def test_only_outdated_segments_are_rewritten(small: Path) -> None:
+    fill(small, letters(day="abcdexy", night="fghi"), "m1", "m2")
+    replace_table(small, day="abcdex", night="fghi")  # y is in the second segment
+    kept = {f: f.stat().st_ino for f in small.rglob("00000-*.npy")}
+    assert prune_store(small).images == 1
+    assert {f: f.stat().st_ino for f in small.rglob("00000-*.npy")} == kept
+    assert sorted(f.name for f in (small / "images").iterdir()) == ["00000.json", "00002.json"]
+    require_right(small)
+
+
+def test_an_unfinished_extraction_keeps_its_shards(small: Path) -> None:
+    begin(small)
+    assert prune_store(small) == Pruned(0, 0)
+    replace_table(small, day="abd", night="fghi")  # images of the finished shard
+    prune_store(small)
+    assert FeatureStore(small).models == ("m1", "m2")
+    with writing(small) as writer:
+        assert compute(writer, "begun") == 1  # of two
+        writer.finish()
+    assert require_right(small).models == ("begun", "m1", "m2")
+
+
+def test_an_unfinished_extension_stays(small: Path) -> None:
+    """Features of new images whose extraction was interrupted are not those of removed images."""
+    replace_table(small, day="abc", night="efghi")
+    larger = letters(day="abcxy", night="efghi")
+
+    def extend(*, finish: bool = False) -> int:
+        with writing(small) as writer:
+            writer.set_table(larger)
+            writer.add_images()
+            written = compute(writer, *writer.manifest.models)
+            if finish:
+                writer.finish()
+        return written
+
+    assert extend() == 2
+    assert prune_store(small).images == 1
+    assert extend() == 0
+    assert prune_store(small, unfinished=True).images == 2
+    assert extend(finish=True) == 2
+    assert require_right(small).n_images == 10
+
+
+def test_unlabelled_and_undecodable_images_stay_so(tmp_path: Path) -> None:
+    table = letters(day="abc", night="def").replacing(unlabelled("target", "xyz"))
+    store = fill(tmp_path / "s", table, "m", undecodable={image("b")})
+    replace_table(store, day="ab", night="def")
+    assert prune_store(store).images == 1
+    opened = require_right(store)
+    assert opened.has_features("m", "target")
+    assert opened.skipped == {"day/b.png": "cannot be decoded"}
+    with writing(store) as writer:
+        assert compute(writer, "m") == 0
+
+
+def test_orphans_and_leftovers_go_but_not_files_of_others(
+    small: Path, tmp_path: Path, tree: Tree
+) -> None:
+    (small / "models/m1/notes.txt").write_text("mine")
+    (small / "models/m1/folder").mkdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "file").write_text("kept")
+    (small / "models/linked").symlink_to(outside)
+    before = tree(small)
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    leftovers = [
+        f"models/m1/.tmp-{_machine()}-{child.pid}-{'0' * 16}",
+        f".tmp-{_machine()}-{child.pid}-{'1' * 16}",
+        "models/m1/00000-00000.features.0123456789abcdef.npy",
+        "models/m1/00009-00000.json",
+        "models/m1/shards.0123456789abcdef.json",
+        "models/gone/00000-00000.features.0123456789abcdef.npy",
+        "models/gone/class_embeddings.json",
+    ]
+    for name in leftovers:
+        (small / name).parent.mkdir(exist_ok=True)
+        (small / name).write_bytes(b"12345")
+    assert disk_usage(small).unused == 5 * (len(leftovers) - 2)  # temporaries may be in use
+    assert prune_store(small) == Pruned(0, 5 * len(leftovers))
+    assert tree(small) == before
+    assert not (small / "models/gone").exists()
+    (small / "cache").symlink_to(outside)
+    with pytest.raises(InputError, match="is a symbolic link"):
+        prune_store(small, cache=True)
+    assert (outside / "file").read_text() == "kept"
+
+
+def test_no_image_or_no_model_is_left(
+    small: Path, images: Path, tmp_path: Path, tree: Tree
+) -> None:
+    replace_table(small)
+    assert prune_store(small).images == 9
+    assert list(small.rglob("*.npy")) == []
+    with pytest.raises(InputError, match="no finished model"):
+        FeatureStore(small)
+    fill(small, letters(day="edcba", night="xyz"), "m1")
+    require_right(small)
+    with writing(tmp_path / "t") as writer:
+        writer.add_model("begun", record())
+    before = tree(tmp_path / "t")
+    for command in (prune_store, lambda store: sync_store(store, images)):
+        with pytest.raises(InputError, match="has no finished model"):
+            command(tmp_path / "t")
+    assert tree(tmp_path / "t") == before
+    remove_models(small, ["m1", "m2"])
+    assert list_contents(small).models == ()
+    assert disk_usage(small).models == {}
+
+
+# --- rm --------------------------------------------------------------------------------------
+
+
+def test_removed_models(tiny_store: Path, images: Path, tree: Tree) -> None:
+    whole, kept, folder = tree(tiny_store), contents(tiny_store), size(tiny_store / "models/a")
+    begin_and_remove = tiny_store.with_name("begun")
+    shutil.copytree(tiny_store, begin_and_remove)
+    with writing(begin_and_remove) as writer:
+        writer.add_model("begun", record())
+    remove_models(begin_and_remove, ["begun"])
+    assert tree(begin_and_remove) == whole
+    assert remove_models(tiny_store, ["a", "a"]) == folder
+    assert not (tiny_store / "models/a").exists()
+    left = contents(tiny_store)
+    assert left.pop("models") == ("b",)
+    assert left.items() <= kept.items()
+    assert not any(key.startswith("a ") for key in left)
+    assert tiny.extract(images, ["a", "b"], tiny_store).shards == 2
+    assert tree(tiny_store) == whole
+    assert remove_models(tiny_store, ["b", "a"]) > 0
+    with pytest.raises(InputError, match="no finished model"):
+        oodzoo.rank(tiny_store)
+    assert tiny.extract(images, ["a", "b"], tiny_store).shards == 4
+    assert tree(tiny_store) == whole
+
+
+def test_a_model_under_the_same_name(small: Path) -> None:
+    """After a removal, another model may have the name."""
+    remove_models(small, ["m1"])
+    with writing(small) as writer:
+        writer.add_model("m1", record("other"))
+        assert compute(writer, "m1") == 2
+        writer.finish()
+    assert require_right(small).model("m1").fingerprint == "other"
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["m11"], r"no model 'm11'; did you mean m1\?"),
+        (["m1", "nothing"], "no model 'nothing'; it has m1, m2"),
+        ([".."], r"no model '\.\.'"),
+        (["../models/m1"], r"no model '\.\./models"),
+    ],
+)
+def test_unknown_names(small: Path, tree: Tree, names: list[str], message: str) -> None:
+    before = tree(small)
+    with pytest.raises(InputError, match=message):
+        remove_models(small, names)
+    assert tree(small) == before
+
+
+def test_a_link_is_not_followed(small: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    (small / "models/m1").rename(outside)
+    (small / "models/m1").symlink_to(outside)
+    with pytest.raises(InputError, match="is a symbolic link"):
+        remove_models(small, ["m1"])
+    assert (outside / "model.json").is_file()
+
+
+# --- ls and du -------------------------------------------------------------------------------
+
+
+def test_models_domains_and_sizes(tiny_store: Path, images: Path, tree: Tree) -> None:
+    tiny.write_image(images / "day/cat/new.png", 99, "cat")
+    tiny.extract(images, ["a"], tiny_store)
+    oodzoo.rank(tiny_store)
+    before, times = tree(tiny_store), moments(tiny_store)
+    with writing(tiny_store.parent / "other", exclusive=True):
+        found, usage = list_contents(tiny_store), disk_usage(tiny_store)
+    assert (tree(tiny_store), moments(tiny_store)) == (before, times)
+    assert found.classes == 3
+    assert found.domains == (
+        DomainEntry("day", 10, labelled=True),
+        DomainEntry("night", 9, labelled=True),
+    )
+    assert [(m.name, m.complete, m.images, m.features, m.logits) for m in found.models] == [
+        ("a", True, 19, 4, 2),
+        ("b", False, 18, 4, 2),
+    ]
+    for model in found.models:
+        folder = tiny_store / "models" / model.name
+        local = json.loads((folder / "local.json").read_text())
+        assert model.bytes == usage.models[model.name] == size(folder)
+        assert model.milliseconds == local["milliseconds_per_image"]
+        assert model.measured == local["measured"]
+        assert (model.dtype, model.parameters) == ("float32", None)
+    folders = [tiny_store / name for name in ("samples", "images")]
+    manifest = (tiny_store / "manifest.json").stat().st_size
+    assert usage.samples == sum(map(size, folders)) + manifest
+    assert usage.cache == size(tiny_store / "cache") > 0
+    assert usage.total == sum(usage.models.values()) + usage.samples + usage.cache
+    assert usage.total == size(tiny_store)
+
+
+def test_unlabelled_and_undecodable_images_are_counted(tmp_path: Path) -> None:
+    table = letters(day="abcd", night="ef").replacing(unlabelled("target", "xyz"))
+    store = fill(tmp_path / "s", table, "m", undecodable={image("b"), image("y")})
+    found = list_contents(store)
+    assert [(d.name, d.images, d.labelled) for d in found.domains] == [
+        ("day", 3, True),
+        ("night", 2, True),
+        ("target", 2, False),
+    ]
+    assert (found.models[0].images, found.classes) == (7, 2)
+    assert (found.models[0].milliseconds, found.models[0].parameters) == (None, 7)
+
+
+def test_what_can_be_pruned(small: Path) -> None:
+    """The part of each shard file that belongs to removed images, and unused files."""
+    begin(small)
+    found = disk_usage(small)
+    assert found.unused == 0
+    assert found.models["begun"] == size(small / "models/begun")
+    begun = list_contents(small).models[0]
+    assert (begun.name, begun.complete, begun.images) == ("begun", False, 5)
+    remove_models(small, ["begun"])
+    replace_table(small, day="abd", night="fghi")  # 2 of 5 rows of a shard
+    shard = sum(file.stat().st_size for file in small.rglob("00000-00000.*.npy"))
+    table = (small / "samples/00000.json").stat().st_size
+    assert disk_usage(small).unused == round(shard * 2 / 5) + table
+    with writing(small), pytest.raises(InputError, match="is being written by another process"):
+        prune_store(small)
+    prune_store(small)
+    assert disk_usage(small).unused == 0
+
+
+def test_float16_is_half_the_size(small: Path) -> None:
+    with writing(small) as writer:
+        writer.add_model("half", record("half", dtype="float16"))
+        compute(writer, "half")
+        writer.finish()
+    bytes_of = {
+        model: sum(file.stat().st_size - 128 for file in small.rglob(f"models/{model}/*.npy"))
+        for model in ("half", "m1")
+    }
+    assert bytes_of == {"half": 9 * (3 + 2) * 2, "m1": 9 * (3 + 2) * 4}
+    assert list_contents(small).models[0].dtype == "float16"
+
+
+def test_how_the_times_were_measured(run: Run, tiny_store: Path, tmp_path: Path) -> None:
+    shown = run("store", "ls", tiny_store)
+    assert "\nms/image: CPU time of one thread" in shown.out
+    other = shutil.copytree(tiny_store, tmp_path / "other")
+    remove_models(other, ["b"])
+    remove_models(tiny_store, ["a"])
+    update_local(other, "a", {"measured": "wall time"})
+    merged = run("store", "merge", other, tiny_store, "--out", tmp_path / "merged")
+    assert "\nms/image of a: wall time\n" in merged.out
+    assert "\nms/image of b: CPU time of one thread" in merged.out
+    assert "not comparable" in merged.err
+
+
+# --- proposed domains ------------------------------------------------------------------------
+
+PATHS = [path for domain in TABLE.domains for path in domain.paths]
+PARTS = {path: "xyz"[at % 3] for at, path in enumerate(PATHS)}
+
+
+def test_features_follow_their_images_into_other_domains(small: Path) -> None:
+    before = FeatureStore(small)
+    regroup_store(small, PARTS, "camera")
+    store = FeatureStore(small)
+    assert (store.domains, store.domains_proposed) == (("x", "y", "z"), "camera")
+    for domain in store.domains:
+        assert store.paths(domain) == sorted(path for path in PATHS if PARTS[path] == domain)
+        names = [Path(path).stem for path in store.paths(domain)]
+        assert store.images(domain) == [image(name) for name in names]
+        expected = values("m1", store.images(domain))
+        np.testing.assert_array_equal(store.features("m1", domain), expected)
+    assert len(list((small / "samples").iterdir())) == 1  # the old table is removed
+    with writing(small) as writer:  # the same data set again keeps proposed domains
+        writer.set_table(TABLE)
+        assert writer.table.proposed == "camera"
+        with pytest.warns(UserWarning, match="were proposed by camera; its samples have changed"):
+            writer.set_table(letters(day="abcdez", night="fghi"))
+        assert [domain.name for domain in writer.table.domains] == ["day", "night"]
+    # samples that are not named join the first domain
+    regroup_store(small, {PATHS[0]: "b", PATHS[1]: "a"}, "site")
+    store = FeatureStore(small)
+    assert (store.paths("b"), store.paths("a")) == (PATHS[:1], PATHS[1:])
+    given = store.table.given_domains()
+    assert given == {path: path.partition("/")[0] for path in PATHS}
+    regroup_store(small, given, None)
+    after = FeatureStore(small)
+    assert (after.table, after.fingerprint) == (before.table, before.fingerprint)
+
+
+def test_a_domain_without_labels_of_the_same_name(small: Path) -> None:
+    with writing(small) as writer:
+        writer.table = writer.table.replacing(unlabelled("x", "pq"))
+        writer.finish()
+    with pytest.raises(InputError, match="'x' has the name of a proposed domain"):
+        regroup_store(small, PARTS, "camera")
+    assert FeatureStore(small).domains == ("day", "night")
