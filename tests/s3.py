@@ -540,6 +540,7 @@ def s3(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No object is asked for a second time because a busy machine answers slowly."""
-    monkeypatch.setattr("oodzoo.remote.objects.SECOND_AFTER", 120.0)
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait one second for an answer, not fifteen."""
+    s3fs = pytest.importorskip("s3fs")
+    monkeypatch.setattr(s3fs.S3FileSystem, "read_timeout", 1)

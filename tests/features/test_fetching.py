@@ -61,7 +61,6 @@ def test_groups_are_taken_from_the_iterator_one_by_one_if_nothing_is_remote() ->
     assert seen == ["a"]
 
 
-@pytest.mark.usefixtures("one_request")
 def test_every_file_is_here_and_fetched_once(s3: Bucket, groups: list[Group]) -> None:
     twice = [*groups, ("again", groups[0][1])]
     assert sorted(taken(Fetching(twice, files_of))) == sorted(name for name, _ in twice)
@@ -76,10 +75,8 @@ def test_a_slow_file_does_not_hold_up_the_others(s3: Bucket, groups: list[Group]
     assert sorted(names) == [name for name, _ in groups]
 
 
-def test_a_stalled_request_is_repeated(
-    s3: Bucket, groups: list[Group], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("oodzoo.remote.requests.FIRST_DEADLINE", 0.5)
+@pytest.mark.usefixtures("short_timeouts")
+def test_a_stalled_request_is_repeated(s3: Bucket, groups: list[Group]) -> None:
     s3.proxy.stall(r"^GET .*/03/a", seconds=60)
     fetching = Fetching(groups, files_of)
     assert sorted(taken(fetching)) == [name for name, _ in groups]

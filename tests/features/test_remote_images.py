@@ -33,7 +33,6 @@ def local(digits: Path, zoo: MakeZoo, tmp_path: Path) -> str:
     return content_of(oodzoo.extract(digits, zoo(), tmp_path / "local", device="cpu"))
 
 
-@pytest.mark.usefixtures("one_request")
 def test_equal_to_local_files(
     s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path, local: str
 ) -> None:
@@ -56,15 +55,10 @@ def test_nothing_is_computed_again_from_another_source(
     assert {p: p.stat().st_mtime_ns for p in (tmp_path / "local").rglob("*.npy")} == before
 
 
+@pytest.mark.usefixtures("short_timeouts")
 def test_requests_that_fail_stall_and_end_early(
-    s3: Bucket,
-    digits: Path,
-    zoo: MakeZoo,
-    tmp_path: Path,
-    local: str,
-    monkeypatch: pytest.MonkeyPatch,
+    s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path, local: str
 ) -> None:
-    monkeypatch.setattr("oodzoo.remote.requests.FIRST_DEADLINE", 0.5)
     url = s3.upload(digits, "digits")
     every = s3.keys()
     keys = [key for key in every if key.endswith(".png")]
