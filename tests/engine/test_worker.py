@@ -18,9 +18,10 @@ from tests.engine import tasks
 from tests.engine.tasks import work
 
 from oodzoo.engine.processes import _PROGRAM
-from oodzoo.engine.task import Reply, Worker
-from oodzoo.engine.worker import (
+from oodzoo.engine.task import (
     Hello,
+    Reply,
+    Worker,
     find,
     limit_threads,
     read_message,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from oodzoo.events.facts import plain_facts
+from oodzoo.events.listener import plain_facts
 
 
 def test_what_json_can_express_stays() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.s3 import Bucket
 
-from oodzoo.features.fetching import AHEAD, Fetching
+from oodzoo.features.loop import AHEAD, Fetching
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url
 from oodzoo.remote.objects import RemoteFile, find_file, list_files

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.engine.choice import Part
-from oodzoo.features.part import planned_part
+from oodzoo.features.planning import planned_part
 from oodzoo.store.index import ImageIndex
 from oodzoo.store.writer import PlannedShard
 

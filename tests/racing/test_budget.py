@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.errors import InputError
-from oodzoo.racing.budget import parse_budget
+from oodzoo.racing.policy import parse_budget
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.errors import InputError
-from oodzoo.task.numbers import FEW_PER_VALUE, MANY_VALUES, kind_of_numbers
+from oodzoo.task.texts import FEW_PER_VALUE, MANY_VALUES, kind_of_numbers
 
 
 def literal(values: list[float]) -> str:

@@ -117,9 +117,8 @@ def find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]
     if stored.spec is None:
         if spec is None:
             raise InputError(
-                f"the store {store.location!r} was written by an older version and does not "
-                f"record how model {stored.name!r} is loaded; give the zoo it came from (--zoo, "
-                "or zoo=), or extract again"
+                f"the store {store.location!r} does not record how model {stored.name!r} is "
+                "loaded; give the zoo it came from (--zoo, or zoo=), or extract again"
             )
         return spec
     spec = spec or _recorded_location(store, stored.name)
