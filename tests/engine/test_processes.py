@@ -44,12 +44,6 @@ def numbers(n: int) -> Iterator[bytes]:
     return (str(number).encode() for number in range(n))
 
 
-def test_devices() -> None:
-    assert TWO.slots == 2
-    assert not TWO.uses_gpu
-    assert Processes(["cuda:0", "cuda:0"]).uses_gpu
-
-
 def test_every_task_has_a_reply_with_its_number() -> None:
     replies = list(TWO.run(work("tell", b"shared"), numbers(20)))
     assert sorted(number for number, _ in replies) == list(range(20))
@@ -61,20 +55,10 @@ def test_every_task_has_a_reply_with_its_number() -> None:
         assert int(words[1]) == int(words[2]) <= cores
 
 
-def test_no_tasks() -> None:
-    assert list(TWO.run(work("tell"), [])) == []
-
-
 def test_each_device_has_a_process(tmp_path: Path) -> None:
     """Both tasks wait until the other one runs, too."""
     replies = TWO.run(work("meet", tmp_path), [b"1", b"2"])
     assert sorted(str(reply.result) for _, reply in replies) == ["b'1'", "b'2'"]
-
-
-def test_a_process_runs_many_tasks() -> None:
-    replies = list(ONE.run(work("process_id"), numbers(5)))
-    assert len({reply.result for _, reply in replies}) == 1
-    assert replies[0][1].result != str(os.getpid()).encode()
 
 
 def test_long_messages() -> None:
@@ -96,11 +80,6 @@ def test_a_task_that_always_dies_is_reported_and_the_others_finish(tmp_path: Pat
     assert replies == {n: Reply(str(n).encode()) for n in (0, 1, 3, 4)}
     attempts = Counter((tmp_path / "attempts").read_text())
     assert attempts == Counter("01" + "2" * ATTEMPTS + "34")
-
-
-def test_a_process_that_leaves_is_reported() -> None:
-    ((_, reply),) = ONE.run(work("leave"), [b""])
-    assert reply.error == "the worker process for cpu ended with exit status 7"
 
 
 def test_an_exception_is_a_reply_and_the_process_goes_on() -> None:

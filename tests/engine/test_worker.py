@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 
-import joblib
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.engine import tasks
 from tests.engine.tasks import work
 
 from oodzoo.engine.processes import _PROGRAM
@@ -22,8 +19,6 @@ from oodzoo.engine.task import (
     Hello,
     Reply,
     Worker,
-    find,
-    limit_threads,
     read_message,
     run_task,
     write_message,
@@ -41,31 +36,6 @@ def _threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(name: str, task: bytes, worker: Worker = WORKER) -> Reply:
     return run_task(work(name).function, b"shared", task, worker)
-
-
-def test_the_result_of_a_task() -> None:
-    assert run("tell", b"task") == Reply(b"cpu 1 1 shared task")
-    assert run("tell", b"task", Worker("node7", "cpu", 1)).machine == "node7"
-
-
-def test_an_exception_becomes_one_line() -> None:
-    assert run("fail", b"7") == Reply(error=r"ValueError: bad task 7")
-
-
-def test_bad_input_is_fatal() -> None:
-    assert run("refuse", b"7") == Reply(error="bad input: '7'", fatal=True)
-
-
-def test_a_function_is_found_by_its_name() -> None:
-    assert find("tests.engine.tasks:tell") is tasks.tell
-    missing = run_task("tests.engine.tasks:missing", b"", b"", WORKER)
-    assert "has no attribute 'missing'" in str(missing.error)
-
-
-def test_a_task_uses_its_number_of_cores() -> None:
-    limit_threads(1)
-    assert joblib.cpu_count() == 1
-    assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
 # --- messages ---------------------------------------------------------------------------------

@@ -43,13 +43,6 @@ def test_every_event_reaches_every_listener() -> None:
     assert one.events == two.events == three.events == ALL
 
 
-def test_one_listener_or_none() -> None:
-    heard = Heard()
-    emit_all(Events(heard))
-    assert heard.events == ALL
-    emit_all(Events())
-
-
 def test_a_listener_that_fails_is_left_out_with_one_warning() -> None:
     heard = Heard()
     events = Events([Failing(RuntimeError("disk\nfull")), heard])

@@ -67,14 +67,6 @@ def test_lines_of_json(tmp_path: Path) -> None:
     ]
 
 
-def test_a_second_run_appends(tmp_path: Path) -> None:
-    for _ in range(2):
-        emit(LogFile(tmp_path / "log.txt"))
-    lines = text(tmp_path / "log.txt")
-    assert len(lines) == 14
-    assert lines[:7] == lines[7:]
-
-
 def test_progress_is_thinned_but_not_messages_and_failures(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "log.jsonl")
     for stage in ("extraction", "ranking"):
@@ -95,14 +87,6 @@ def test_progress_is_thinned_but_not_messages_and_failures(tmp_path: Path) -> No
         plain = [each for each in here if "message" not in each and "failed" not in each]
         assert plain[0]["done"] == 0
         assert len(plain) < 500
-
-
-def test_a_stage_that_starts_again_says_where_it_is(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "log.txt")
-    for _ in range(2):
-        log.start("ranking")
-        log.progress("ranking", 1, 3)
-    assert text(tmp_path / "log.txt").count("ranking progress 1/3") == 2
 
 
 @pytest.mark.parametrize("place", ["missing/log.txt", "folder", "file/log.txt"])

@@ -94,17 +94,6 @@ def _refuse(X: object, y: object) -> float:
     raise InputError("takes two")
 
 
-def test_more_metrics_than_a_batch_takes(uri: str) -> None:
-    listener = MLflowListener(uri, experiment="many")
-    listener.start("ranking")
-    for number in range(1500):
-        listener.metric("ranking", f"net{number}/score", number)
-    listener.end("ranking", status="done")
-    [run] = runs(uri, "many")
-    expected = {f"ranking/net{n}/score": float(n) for n in range(1500)}
-    assert run.data.metrics == expected
-
-
 def test_metrics_can_be_read_while_a_stage_proceeds(uri: str) -> None:
     listener = MLflowListener(uri, experiment="live")
     listener.start("extraction")

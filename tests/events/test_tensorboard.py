@@ -80,15 +80,6 @@ def test_a_file_that_is_written_after_the_end_is_named_too(tmp_path: Path) -> No
     assert read(tmp_path / "logs")[1]["predictor/model"] == str(tmp_path / "model")
 
 
-def test_each_call_adds_a_file(tmp_path: Path) -> None:
-    listener = TensorBoardListener(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-    for score in ("unseen", "zood"):
-        listener.start("ranking", score=score)
-        listener.end("ranking", status="done")
-    assert len(list(tmp_path.iterdir())) == 2
-
-
 def test_a_folder_that_cannot_be_written_is_one_line_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for place in (tmp_path / "file", tmp_path / "file" / "logs"):

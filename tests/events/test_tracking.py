@@ -58,16 +58,6 @@ def test_stages_within_a_stage_belong_to_its_run() -> None:
     ]
 
 
-def test_each_call_has_a_run_of_its_own() -> None:
-    listed = Listed()
-    for score in ("unseen", "zood"):
-        listed.start("ranking", score=score)
-        listed.end("ranking", status="done")
-    once = ["open ranking", "ranking/score: {}", "ranking/status = done", "close failed=False"]
-    expected = [line.format(score) for score in ("unseen", "zood") for line in once]
-    assert listed.lines == expected
-
-
 def test_parameters_of_a_stage_that_starts_again_are_those_of_its_first_start() -> None:
     listed = Listed()
     listed.start("run")
@@ -79,12 +69,6 @@ def test_parameters_of_a_stage_that_starts_again_are_those_of_its_first_start() 
         "extraction/status = done",
         "extraction/models: net",
     ]
-
-
-def test_an_end_without_a_start_is_ignored() -> None:
-    listed = Listed()
-    listed.end("testbed", status="skipped", seconds=0.0, reason="two models")
-    assert listed.lines == []
 
 
 def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.features.data import Extract, MakeModel, Stamps, Tree, Zoo, spoil
-from tests.features.test_progress import Heard
+from tests.features.data import Extract, Stamps, Tree, Zoo, spoil
 from tests.fixtures import draw_digits
 from tests.ranking.data import saved, simulate_models
 
@@ -67,19 +66,6 @@ def test_features_are_those_of_an_extraction(
         for output in expected.model(name).widths:
             found, wanted = (getattr(s, output)(name, "new") for s in (opened, expected))
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-
-
-def test_of_several_devices_the_first_is_used(store: Path, new: Path) -> None:
-    images = UnlabelledImages(new)
-    _, done = add_unlabelled(FeatureStore(store), images, device="cpu,cpu")
-    assert (done.shards, done.failed) == (2, {})
-
-
-def test_the_events_of_adding_images(store: Path, new: Path) -> None:
-    heard = Heard()
-    add_unlabelled(FeatureStore(store), UnlabelledImages(new), device="cpu", listener=heard)
-    assert heard.events[0] == ("start", "extraction", {"models": list(NAMES), "images": 18})
-    assert heard.events[-1] == ("end", "extraction", "done", None)
 
 
 def test_the_second_time_no_model_is_loaded(
@@ -171,27 +157,12 @@ def test_imported_features_are_refused(new: Path, tmp_path: Path) -> None:
     assert FeatureStore(store).unlabelled == ()
 
 
-def test_functions_are_refused(
-    digits: Path, new: Path, extract: Extract, make_model: MakeModel, tmp_path: Path
-) -> None:
-    extract(digits, [make_model()], tmp_path / "s")
-    with pytest.raises(InputError, match=r"model 'function' .* is a Python function, so it cannot"):
-        add(tmp_path / "s", new)
-
-
 def test_images_with_labels_are_refused(
     store: Path, digits: Path, tree: Tree, tmp_path: Path
 ) -> None:
     before = tree(store)
     with pytest.raises(InputError, match=r"all images of the target 'copy' .*\(15 in 'chalk'\)"):
         add(store, shutil.copytree(digits / "chalk", tmp_path / "copy"))
-    assert tree(store) == before
-
-
-def test_the_name_of_a_labelled_domain_is_refused(store: Path, new: Path, tree: Tree) -> None:
-    before = tree(store)
-    with pytest.raises(InputError, match=r"named 'chalk', as a domain with labels; .*NAME=FOLDER"):
-        add(store, new / "chalk")
     assert tree(store) == before
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -83,20 +82,6 @@ def test_other_texts_are_embedded_anew_and_nothing_else(
     assert {path: path.stat().st_mtime_ns for path in store.path.rglob("*.npy")} == before
 
 
-def test_they_are_added_to_a_store_without_them(
-    digits: Path, spec: ModelSpec, tmp_path: Path
-) -> None:
-    store = _extract(digits, [spec], tmp_path / "store")
-    expected = _texts(store)
-    file = store.path / "models" / "clip" / FILE
-    for content in (None, b"{}"):  # missing, damaged
-        file.unlink()
-        if content is not None:
-            file.write_bytes(content)
-        found = _texts(_extract(digits, [spec], store.path))
-        np.testing.assert_array_equal(found.embeddings, expected.embeddings)
-
-
 def test_a_new_class_keeps_the_names_of_the_others(
     data: Path, spec: ModelSpec, tmp_path: Path
 ) -> None:
@@ -106,13 +91,6 @@ def test_a_new_class_keeps_the_names_of_the_others(
     image.rename(data / "chalk" / "a_third" / image.name)
     found = _texts(_extract(data, [spec], store.path))
     assert dict(zip(found.classes, found.names, strict=True)) == NAMES | {"a_third": "a third"}
-
-
-def test_a_layer_has_none(digits: Path, tmp_path: Path) -> None:
-    small_clip(tmp_path)
-    layer = ModelSpec("clip", "open_clip/local-dir:clip", folder=tmp_path, layer="ln_post")
-    store = _extract(digits, [layer], tmp_path / "store")
-    assert store.class_embeddings("clip") is None
 
 
 def test_a_model_whose_tokeniser_is_missing_has_features(
@@ -128,13 +106,6 @@ def test_a_model_whose_tokeniser_is_missing_has_features(
         store = _extract(digits, [spec], tmp_path / "store")
     assert store.models == ("clip",)
     assert store.class_embeddings("clip") is None
-
-
-def test_models_without_a_text_tower(digits: Path, zoo: Any, tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        store = _extract(digits, zoo("mlp_glyphs_augmented"), tmp_path / "store", prompts=["{}"])
-    assert store.class_embeddings("mlp_glyphs_augmented") is None
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,6 @@ def test_samples_have_the_columns_and_domains_in_order() -> None:
     assert np.array_equal(samples.domains, np.repeat([0, 1], 4))
 
 
-def test_a_mask_of_another_length_is_rejected() -> None:
-    source = ArraySource(FEATURES, LABELS, DOMAINS)
-    with pytest.raises(InputError, match=r"mask has 9 values, .* 10 features"):
-        Columns.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))
-
-
 @given(st.sets(st.integers(0, 19)), st.sets(st.integers(0, 4)))
 def test_columns_are_written_as_ranges(wide: set[int], narrow: set[int]) -> None:
     source = ArraySource(

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from tests.features.data import (
     Extract,
     MakeModel,
     Stamps,
-    Tree,
     Zoo,
     blacken,
     dark_is_nan,
     literal,
     one_of,
     require_same_rows,
-    spoil,
 )
 
 import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.zoo import ModelSpec
 
 
 def test_features_are_those_of_a_literal_loop(made: Path, digits: Path, zoo: Zoo) -> None:
@@ -41,22 +36,6 @@ def test_features_are_those_of_a_literal_loop(made: Path, digits: Path, zoo: Zoo
                 expected = literal(spec, digits / store.paths(domain)[row])
                 np.testing.assert_allclose(features[row], expected[0], rtol=1e-5, atol=1e-5)
                 np.testing.assert_allclose(logits[row], expected[1], rtol=1e-5, atol=1e-5)
-
-
-def test_images_of_another_size_are_resized(
-    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    (spec,) = zoo("separable_shapes")
-    for at, file in enumerate(sorted(data.rglob("*.png"))):
-        with Image.open(file) as image:
-            resized = image.resize((40 + at, 25), Image.Resampling.BICUBIC)
-        resized.save(file)
-    extract(data, [spec], tmp_path / "s")
-    store = FeatureStore(tmp_path / "s")
-    for row in (0, 8):
-        expected, _ = literal(spec, data / store.paths("paper")[row])
-        found = store.features(spec.name, "paper")[row]
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 15, 64])
@@ -91,23 +70,6 @@ def test_a_model_too_large_for_float16_is_left_out(
     assert FeatureStore(tmp_path / "s").models == ("function",)
     assert not list((tmp_path / "s/models/large").rglob("*.npy"))
     assert list((tmp_path / "s/models/function").rglob("*.npy"))
-
-
-def test_onnx_models_do_not_depend_on_the_precision_of_others(
-    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
-) -> None:
-    before = tree(store)
-    done = extract(data, zoo(), store, precision="bfloat16")
-    assert (done.failed, done.decoded) == ({}, 0)
-    assert tree(store) == before
-
-
-def test_a_zoo_may_be_a_list_of_texts(
-    data: Path, zoo: Zoo, zoo_file: Callable[[list[ModelSpec]], Path], tmp_path: Path
-) -> None:
-    """What `load_zoo` takes, `extract` takes."""
-    store = oodzoo.extract(data, [str(zoo_file(zoo()))], tmp_path / "s")
-    assert store.models == ("mlp_glyphs_augmented", "separable_shapes")
 
 
 def test_a_warning_names_a_model_that_failed(
@@ -202,15 +164,3 @@ def test_copies_that_come_later_are_not_decoded(
     (data / copies[0]).unlink()
     assert extract(data, zoo(), store).decoded == 0
     assert FeatureStore(store).n_images == 46
-
-
-def test_copies_of_an_unreadable_image_are_all_skipped(
-    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    image = one_of(data, "marker/1")
-    spoil(image)
-    copies = copy_three_times(image, data)
-    assert extract(data, zoo(), tmp_path / "s").decoded == 45
-    store = FeatureStore(tmp_path / "s")
-    assert set(store.skipped) == {*copies, image.relative_to(data).as_posix()}
-    assert store.n_images == 44

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from tests.s3 import Bucket
@@ -12,7 +11,7 @@ from tests.s3 import Bucket
 from oodzoo.features.loop import AHEAD, Fetching
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url
-from oodzoo.remote.objects import RemoteFile, find_file, list_files
+from oodzoo.remote.objects import RemoteFile, list_files
 
 Group = tuple[str, list[RemoteFile]]
 
@@ -38,13 +37,6 @@ def groups(s3: Bucket) -> list[Group]:
             s3.put(f"{i:02d}/{part}", f"{i}{part}".encode())
     found = list_files(Url(s3.url))
     return [(f"{i:02d}", [f for f in found if f"/{i:02d}/" in f.url]) for i in range(12)]
-
-
-def test_groups_without_remote_files_come_in_order() -> None:
-    given: list[Group] = [(name, []) for name in "abcdef"]
-    fetching = Fetching(given, files_of)
-    assert taken(fetching) == list("abcdef")
-    assert fetching.take() is None
 
 
 def test_groups_are_taken_from_the_iterator_one_by_one_if_nothing_is_remote() -> None:
@@ -75,15 +67,6 @@ def test_a_slow_file_does_not_hold_up_the_others(s3: Bucket, groups: list[Group]
     assert sorted(names) == [name for name, _ in groups]
 
 
-@pytest.mark.usefixtures("short_timeouts")
-def test_a_stalled_request_is_repeated(s3: Bucket, groups: list[Group]) -> None:
-    s3.proxy.stall(r"^GET .*/03/a", seconds=60)
-    fetching = Fetching(groups, files_of)
-    assert sorted(taken(fetching)) == [name for name, _ in groups]
-    assert not fetching.failed
-    assert len(s3.proxy.asked(r"^GET .*/03/a")) == 2
-
-
 def test_what_cannot_be_fetched_is_named(s3: Bucket, groups: list[Group]) -> None:
     s3.delete("05/c")
     fetching = Fetching(groups, files_of)
@@ -111,17 +94,6 @@ def test_what_could_not_be_fetched_may_be_later(s3: Bucket, groups: list[Group])
     fetching = Fetching(one_by_one(), files_of)
     assert [group[0] for group in iter(fetching.take, None)] == ["before", "after"]
     assert not fetching.failed
-
-
-def test_nothing_has_arrived_yet(s3: Bucket, tmp_path: Path) -> None:
-    s3.put("a", b"1")
-    found = find_file(Url(f"{s3.url}/a"))
-    assert found is not None
-    s3.proxy.slow("^GET .*/a", seconds=1)
-    fetching: Fetching[Group] = Fetching([("a", [found])], files_of)
-    assert fetching.take(wait=False) is None
-    assert fetching.take() == ("a", [found])
-    assert fetching.take() is None
 
 
 def test_the_number_of_groups_under_way_is_limited(s3: Bucket, groups: list[Group]) -> None:

@@ -8,16 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 from tests.features.data import Extract, Stamps
 from tests.fixtures import draw_digits
 
 import oodzoo
-from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.engine.processes import Processes
-from oodzoo.features.adding import add_unlabelled
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
 from oodzoo.features.timing import PASSES
 from oodzoo.features.work import Task, cut_tasks
 from oodzoo.store.feature_store import FeatureStore
@@ -107,39 +101,6 @@ def test_a_layer_can_be_added_later(
     assert extract(digits, specs, path).shards == 0
 
 
-def test_a_layer_that_does_not_exist_leaves_the_others(
-    digits: Path, specs: list[ModelSpec], extract: Extract, tmp_path: Path
-) -> None:
-    spec = ModelSpec(**{**vars(specs[0]), "name": "net", "source": f"{specs[0].source}@t49+t48x"})
-    done = extract(digits, expand_layers(spec, "this test"), tmp_path / "store")
-    assert list(done.failed) == ["net@t48x"]
-    assert "there is no layer 't48x'; did you mean t48" in done.failed["net@t48x"]
-    assert list(FeatureStore(tmp_path / "store").models) == ["net@t49"]
-
-
-def test_a_spec_made_in_python_may_name_layers(
-    digits: Path, specs: list[ModelSpec], extract: Extract, tmp_path: Path
-) -> None:
-    fields = {**vars(specs[0]), "source": f"{specs[0].source}@t49", "feature_dim": None}
-    spec = ModelSpec(**fields)
-    extract(digits, [spec], tmp_path / "store")
-    store = FeatureStore(tmp_path / "store")
-    assert store.model(spec.name).spec["layer"] == "t49"  # type: ignore[index]
-
-
-def test_layers_in_other_processes(
-    digits: Path, specs: list[ModelSpec], extract: Extract, tmp_path: Path
-) -> None:
-    extract(digits, specs, tmp_path / "here")
-    engine, config = Processes(["cpu", "cpu"]), ExtractionConfig(device="cpu")
-    run_extraction(oodzoo.ImageDomains(digits), specs, tmp_path / "there", config, engine=engine)
-    here, there = FeatureStore(tmp_path / "here"), FeatureStore(tmp_path / "there")
-    assert here.models == there.models
-    for name in here.models:
-        for domain in here.domains:
-            np.testing.assert_array_equal(here.features(name, domain), there.features(name, domain))
-
-
 def test_layers_of_a_network_are_in_the_same_tasks() -> None:
     models = ["a", "b@1", "c", "b@2", "b@3"]
     planned = [PlannedShard(f"s{n}", [f"image{n}"], models) for n in range(40)]
@@ -164,16 +125,3 @@ def test_time_is_that_up_to_the_layer(tmp_path: Path) -> None:
     assert last is not None
     assert whole is not None
     assert 0 < first < last < whole
-
-
-def test_a_new_target_is_added_for_layers(
-    digits: Path, specs: list[ModelSpec], extract: Extract, passes: list[int], tmp_path: Path
-) -> None:
-    extract(digits, specs, tmp_path / "store")
-    new = draw_digits(tmp_path / "new", 2)
-    for number, file in enumerate(sorted(new.rglob("*.png"))):  # images of other content
-        Image.open(file).rotate(10 + number).save(file)
-    passes.clear()
-    store, _ = add_unlabelled(FeatureStore(tmp_path / "store"), UnlabelledImages(new), device="cpu")
-    assert all(store.has_features(name, "new") for name in names(specs))
-    assert max(passes) == 4

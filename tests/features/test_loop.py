@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,9 +31,6 @@ from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import UnreadableImageError
 from oodzoo.errors import InputError
-from oodzoo.events import Listener
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
 
@@ -48,26 +44,6 @@ def test_an_image_is_decoded_once_for_all_models(
     assert (done.decoded, done.shards) == (45, 9)
 
 
-COUNT_OPENS = """
-import collections, sys
-opens = collections.Counter()
-sys.addaudithook(
-    lambda event, args: opens.update([str(args[0])])
-    if event == "open" and str(args[0]).endswith(".png") else None
-)
-from pathlib import Path
-import oodzoo
-oodzoo.extract(sys.argv[1], oodzoo.load_zoo("demo")[: int(sys.argv[3])], sys.argv[2])
-print(len(opens), *set(opens.values()))
-"""
-
-
-def test_files_are_opened_as_often_for_one_model_as_for_many(
-    digits: Path, process: Callable[..., subprocess.Popen[str]], tmp_path: Path
-) -> None:
-    runs = [process(COUNT_OPENS, digits, tmp_path / f"s{n}", f"{n}") for n in (1, 4)]
-    # once to tell whether an image has changed, once to decode it
-    assert [run.communicate() for run in runs] == [("45 2\n", "")] * 2
 
 
 def test_images_are_given_in_batches_of_bounded_size(
@@ -130,34 +106,6 @@ def test_a_model_that_fails_does_not_stop_the_others(
     assert store.n_images == 45
 
 
-def test_images_are_not_decoded_for_nobody(
-    data: Path, make_model: MakeModel, tmp_path: Path
-) -> None:
-    """A long data set is not read to its end when every model has failed."""
-    said: list[str] = []
-
-    class Spoiler(Listener):
-        def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-            if "failed" in facts:
-                said.append(facts["model"])
-                for path in data.rglob("paper/*/*.png"):
-                    path.write_bytes(b"would be skipped, if anyone looked")
-
-    def fail(batch: Any) -> Any:
-        raise RuntimeError("broken")
-
-    with pytest.raises(InputError, match="no model could be used"):
-        run_extraction(
-            ImageDomains(data),
-            [make_model(fail)],
-            tmp_path / "s",
-            ExtractionConfig(),
-            listener=Spoiler(),
-        )
-    assert said == ["function"]
-    assert not list((tmp_path / "s").rglob("*.npy"))
-
-
 # --- unreadable images ------------------------------------------------------------------------
 
 
@@ -213,30 +161,6 @@ def test_a_mended_image_gets_its_row(
         extract(data, zoo(), tmp_path / "s")
 
 
-def test_an_image_that_stays_unreadable_is_not_tried_again(
-    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
-) -> None:
-    spoil(one_of(data, "marker/1"))
-    extract(data, zoo(), tmp_path / "s")
-    before = tree(tmp_path / "s")
-    assert extract(data, zoo(), tmp_path / "s").decoded == 0
-    assert tree(tmp_path / "s") == before
-
-
-def test_a_skipped_image_that_goes_leaves_no_class_behind(
-    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
-) -> None:
-    (data / "marker/7").mkdir()
-    (data / "marker/7/only.png").write_bytes(b"no image")
-    extract(data, [make_model()], tmp_path / "s")
-    assert FeatureStore(tmp_path / "s").classes == ("0", "1", "2")
-    (data / "marker/7/only.png").unlink()
-    extract(data, [make_model()], tmp_path / "s")
-    assert FeatureStore(tmp_path / "s").classes == ("0", "1", "2")
-    assert FeatureStore(tmp_path / "s").skipped == {}
-    assert "7" not in (FeatureStore(tmp_path / "s").table.domain("marker").labels or [])
-
-
 def test_a_shard_without_a_readable_image(
     data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
 ) -> None:
@@ -270,15 +194,6 @@ def test_fail_stops_at_an_unreadable_image(
     done = extract(data, zoo(), tmp_path / "s", on_error="fail")
     assert done.decoded == 30
     require_same_rows(tmp_path / "s", made)
-
-
-def test_fail_then_skip(data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree) -> None:
-    spoil(one_of(data, "marker/1"))
-    with pytest.raises(InputError, match="cannot read"):
-        extract(data, zoo(), tmp_path / "s", on_error="fail")
-    extract(data, zoo(), tmp_path / "s")
-    extract(data, zoo(), tmp_path / "at once")
-    assert tree(tmp_path / "s") == tree(tmp_path / "at once")
 
 
 def test_an_image_that_can_be_decoded_later_gets_its_row(
@@ -369,58 +284,6 @@ def test_a_file_that_cannot_be_read_after_listing_is_not_recorded(
     done = extract(data, zoo(), store)
     assert (done.decoded, done.shards) == (15, 2)
     assert stamps(store).items() > kept.items()
-    assert tree(store) == tree(made)
-
-
-@pytest.mark.parametrize(("change", "reason"), CHANGES)
-def test_the_models_of_a_store_stay_if_a_file_cannot_be_read(
-    store: Path,
-    data: Path,
-    zoo: Zoo,
-    extract: Extract,
-    tree: Tree,
-    change: Callable[[Path], Any],
-    reason: str,
-) -> None:
-    """Other models have its features: without it the rows would not be aligned."""
-    dataset = ImageDomains(data)
-    assert dataset.digests
-    before = tree(store)
-    change(one_of(data, "marker/1"))
-    with pytest.raises(InputError, match=rf"1 image could not be read .*{reason}"):
-        extract(dataset, zoo("cnn_photos"), store)
-    after = tree(store)
-    assert {name: after[name] for name in before} == before
-    assert FeatureStore(store).models == ("mlp_glyphs_augmented", "separable_shapes")
-
-
-@pytest.mark.parametrize("change", [Path.unlink, blacken])
-def test_an_image_removed_or_replaced_after_listing_is_not_asked_for_again(
-    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, change: Callable[[Path], Any]
-) -> None:
-    dataset = ImageDomains(data)
-    assert dataset.digests
-    change(one_of(data, "marker/1"))
-    with pytest.raises(InputError, match="rerun the command to finish"):
-        extract(dataset, zoo(), tmp_path / "s")
-    extract(data, zoo(), tmp_path / "s")
-    extract(data, zoo(), tmp_path / "at once")
-    require_same_rows(tmp_path / "s", tmp_path / "at once")
-
-
-def test_fail_stops_at_a_file_that_cannot_be_read(
-    made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
-) -> None:
-    bad, store = one_of(data, "marker/1"), tmp_path / "s"
-    content = bad.read_bytes()
-    dataset = ImageDomains(data)
-    assert dataset.digests
-    bad.unlink()
-    with pytest.raises(InputError, match=rf"cannot read 'marker/1/{bad.name}': No such file"):
-        extract(dataset, zoo(), store, on_error="fail")
-    assert {path.name.partition(".")[0] for path in store.rglob("*.npy")} == {"00000-00000"}
-    restore(bad, content)
-    extract(data, zoo(), store, on_error="fail")
     assert tree(store) == tree(made)
 
 

@@ -18,7 +18,7 @@ from tests.predictor import conftest as fixtures
 
 import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.features.members import LoadedModel, find_spec, member_name, resolve_zoo
+from oodzoo.features.members import LoadedModel, find_spec
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import Model, ModelSpec
 
@@ -44,12 +44,6 @@ def test_a_function_is_not_a_model(data: Path, tmp_path: Path) -> None:
         oodzoo.extract(data, [print], tmp_path / "s")  # type: ignore[list-item]
 
 
-def test_models_that_are_loaded_already_keep_their_place(zoo: Zoo, make_model: MakeModel) -> None:
-    members = resolve_zoo([make_model(name="a"), *zoo(), make_model(name="b")])
-    names = [member_name(member) for member in members]
-    assert names == ["a", "mlp_glyphs_augmented", "separable_shapes", "b"]
-
-
 def _load(member: ModelSpec | Model, precision: str = "float32") -> LoadedModel:
     (loaded,) = LoadedModel.load([member], device="cpu", precision=precision)
     assert isinstance(loaded, LoadedModel)
@@ -59,36 +53,7 @@ def _load(member: ModelSpec | Model, precision: str = "float32") -> LoadedModel:
 # --- records ------------------------------------------------------------------------------------
 
 
-def test_the_precision_of_an_onnx_model_is_fixed(zoo: Zoo, make_model: MakeModel) -> None:
-    for member, precision in ((zoo()[0], "float32"), (make_model(), "bfloat16")):
-        loaded = _load(member, precision="bfloat16")
-        record = loaded.record("float16")
-        assert (record.precision, record.dtype) == (precision, "float16")
-
-
-def test_only_the_location_depends_on_the_place(zoo: Zoo, make_model: MakeModel) -> None:
-    (spec,) = zoo("separable_shapes")
-    loaded = _load(spec)
-    assert str(spec.folder) not in msgspec.json.encode(loaded.record("float32")).decode()
-    assert loaded.location() == {"source": spec.source, "folder": str(spec.folder.resolve())}
-    python = _load(make_model())
-    assert (python.location(), python.record("float32").source) == ({}, "python")
-
-
 # --- how to load a model again ----------------------------------------------------------------
-
-
-def test_the_store_keeps_the_spec_of_an_onnx_model(made: Path, zoo: Zoo) -> None:
-    for spec in zoo():
-        kept = FeatureStore(made).model(spec.name).spec
-        assert kept == {
-            "input_size": spec.input_size,
-            "mean": list(spec.mean or ()),
-            "std": list(spec.std or ()),
-            "features": "features",
-            "logits": "logits",
-            "sha256": spec.sha256,
-        }
 
 
 def test_outputs_and_sha256_are_kept_even_if_the_zoo_does_not_state_them(
@@ -106,13 +71,6 @@ def test_outputs_and_sha256_are_kept_even_if_the_zoo_does_not_state_them(
         "logits": "logits",
         "sha256": stated.sha256,
     }
-
-
-def test_a_python_model_has_no_spec(
-    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
-) -> None:
-    extract(data, [make_model()], tmp_path / "s")
-    assert FeatureStore(tmp_path / "s").model("function").spec is None
 
 
 # --- provenance -------------------------------------------------------------------------------
@@ -141,14 +99,6 @@ def test_the_store_keeps_the_spec_and_versions_of_a_pytorch_model(
     assert stored.versions == {name: version(name) for name in (*ALWAYS, "timm", "torch")}
     unstated = dict.fromkeys(("mean", "std", "features", "logits", "sha256"))
     assert stored.spec == {"input_size": 64, **unstated}
-
-
-def test_other_versions_do_not_make_another_model(zoo: Zoo) -> None:
-    record = _load(zoo()[0]).record("float32")
-    later = msgspec.structs.replace(record, versions={"numpy": "99"}, licence="MIT", spec=None)
-    assert later.identity == record.identity
-    other = msgspec.structs.replace(record, fingerprint="0" * 64)
-    assert other.identity != record.identity
 
 
 def test_the_store_keeps_arguments_and_random_weights(

@@ -70,20 +70,6 @@ def test_parts_do_not_depend_on_what_is_done(
         assert rest == [pair for pair in all_of_it if pair not in done]
 
 
-@given(indexes(), models, st.integers(1, 9), st.data())
-def test_shards_of_other_images_do_not_count(
-    index: ImageIndex, models: list[str], of: int, data: st.DataObject
-) -> None:
-    """A store may have had images that the data set has no more."""
-    names = data.draw(st.sets(st.sampled_from(list(index.shards)), min_size=1))
-    known = ImageIndex({}, {name: index.shards[name] for name in names})
-    everything = plan(known, models, set())
-    for number in range(of):
-        part = Part(number + 1, of)
-        found = planned_part(everything, index, known.images(), models, part)
-        assert found == planned_part(everything, known, known.images(), models, part)
-
-
 def test_most_images_are_decoded_by_one_process() -> None:
     index = ImageIndex({}, {f"00000-{n:05d}": [f"{n} {at}" for at in range(4)] for n in range(16)})
     models = list("abc")

@@ -78,22 +78,6 @@ def test_files_that_are_not_as_they_were_listed(tmp_path: Path) -> None:
     assert reds(chunk.pixels[SMALL]) == [int(paths[at].stem) for at in chunk.positions]
 
 
-def test_images_in_memory(tmp_path: Path) -> None:
-    image = Image.new("L", (8, 8), 7)
-    chunk = Decoding({5: image}, [SMALL]).result()
-    assert (chunk.positions, reds(chunk.pixels[SMALL])) == ([5], [7])
-
-
-def test_no_images() -> None:
-    geometry: Geometry = SMALL
-    chunk = Decoding({}, [geometry]).result()
-    assert (chunk.positions, chunk.pixels[geometry].shape) == ([], (0, 4, 4, 3))
-
-
-def test_cancel(tmp_path: Path) -> None:
-    Decoding(local(write(tmp_path, 11)), [SMALL]).cancel()
-
-
 def test_an_image_that_cannot_be_resized_is_its_own_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

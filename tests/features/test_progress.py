@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from oodzoo.events import Listener
 from oodzoo.features.progress import ExtractionProgress
 
@@ -51,18 +49,3 @@ def test_images_of_all_models_are_counted() -> None:
         ("a/milliseconds_per_image", 50.0),
         ("end", "extraction", "done", None),
     ]
-
-
-def test_a_model_that_is_left_out_counts_as_done() -> None:
-    heard = Heard()
-    with ExtractionProgress(heard, ["a", "b"], 10) as progress:
-        progress.leave("b")
-        progress.advance("a", 10, 1.0)
-    assert heard.events[-2][:2] == (20, 20)
-
-
-def test_an_extraction_that_fails_ends() -> None:
-    heard = Heard()
-    with pytest.raises(ValueError, match="broken"), ExtractionProgress(heard, ["a"], 10):
-        raise ValueError("broken")
-    assert heard.events[-1] == ("end", "extraction", "failed", "broken")

@@ -75,36 +75,6 @@ def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
     assert calls == [source.domains, ("a", "b"), ("b", "c")]
 
 
-def test_arrays_and_a_store_are_seen_alike(tmp_path: Path) -> None:
-    arrays, stored = both(tmp_path)
-    for attribute in ("models", "domains", "classes"):
-        assert getattr(arrays, attribute) == getattr(stored, attribute)
-    assert arrays.facts("net") == stored.facts("net")
-    for domain in arrays.domains:
-        assert arrays.labels(domain).tolist() == stored.labels(domain).tolist()
-        for (one, _), (other, _) in zip(
-            arrays.shards("net", domain), stored.shards("net", domain), strict=True
-        ):
-            assert np.array_equal(one, other)
-    assert arrays.provenance == {"name": "arrays"}
-    assert set(stored.provenance) == {"name", "fingerprint"}
-
-
-def test_arrays_are_not_cached(tmp_path: Path) -> None:
-    source, _ = both(tmp_path)
-    counter = iter(range(2))
-    found = [source.cached("n", ["net"], lambda: {"n": np.array(next(counter))}) for _ in range(2)]
-    assert [int(arrays["n"]) for arrays in found] == [0, 1]
-
-
-def test_as_source(tmp_path: Path) -> None:
-    arrays, stored = both(tmp_path)
-    assert isinstance(stored, StoreSource)
-    assert as_source(arrays) is arrays
-    assert isinstance(as_source(stored.store), StoreSource)
-    assert isinstance(as_source({"net": np.ones((4, 2))}, [0, 1, 0, 1], list("aabb")), ArraySource)
-
-
 X, Y, D = np.ones((4, 2)), [0, 1, 0, 1], list("aabb")
 
 
@@ -133,13 +103,6 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], complaint: str) -> No
 def test_ranking_does_not_import_pillow() -> None:
     program = "import sys, oodzoo.ranking; assert 'PIL' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_the_path_of_a_store_is_a_source(tmp_path: Path) -> None:
-    _, source = both(tmp_path)
-    assert isinstance(source, StoreSource)
-    assert as_source(str(source.store.path)).models == source.models
-    assert as_source(source.store.path).domains == source.domains
 
 
 def test_facts_of_stored_models(tmp_path: Path) -> None:

@@ -117,12 +117,6 @@ def test_unknown_and_labelled_domains(stored: FeatureStore, name: str, words: st
         as_target(StoreSource(stored), name)
 
 
-def test_a_store_without_unlabelled_domains(made: Path) -> None:
-    command = "`oodzoo extract DATA --zoo ZOO --store .* --unlabelled NAME=FOLDER`"
-    with pytest.raises(InputError, match=f"no unlabelled domain 'new'; it has none; .*{command}"):
-        as_target(StoreSource(FeatureStore(made)), "new")
-
-
 def test_models_without_features_are_named(
     stored: FeatureStore, zoo: Zoo, extract: Extract, digits: Path, tmp_path: Path
 ) -> None:
@@ -133,12 +127,6 @@ def test_models_without_features_are_named(
     with pytest.raises(InputError, match=words):
         as_target(StoreSource(store), "new")
     assert as_target(StoreSource(store, MODELS), "new").n == NEW  # the others have them
-
-
-def test_no_image(stored: FeatureStore) -> None:
-    empty = stored.table.domain("new").part([])
-    with pytest.raises(InputError, match="the target 'new' has no readable image"):
-        as_target(StoreSource(stored.with_table(stored.table.replacing(empty))), "new")
 
 
 @pytest.mark.parametrize(
@@ -159,20 +147,6 @@ def test_arrays_that_do_not_match(change: dict[str, Any], words: str) -> None:
     given = arrays(seed=1) | change
     with pytest.raises(InputError, match=words):
         as_target(array_source(), {m: array for m, array in given.items() if array is not None})
-
-
-def test_the_row_of_a_number_that_is_not_finite() -> None:
-    given = arrays(5000, seed=1)
-    given["a"][4500, 1] = np.inf
-    with pytest.raises(InputError, match="first in row 4500"):
-        as_target(array_source(), given)
-
-
-def test_other_types(stored: FeatureStore) -> None:
-    with pytest.raises(InputError, match="only a feature store has domains without labels"):
-        as_target(array_source(), "new")
-    with pytest.raises(InputError, match=r"or a dict \{model: array \(n, d\)\}, got ndarray"):
-        as_target(StoreSource(stored), np.ones((3, 2)))  # type: ignore[arg-type]
 
 
 # --- warnings ------------------------------------------------------------------------------------
@@ -235,11 +209,6 @@ def test_rows_of_the_training_domains(repeated: set[int]) -> None:
 def test_rows_that_are_not_equal_for_all_models(b: Any) -> None:
     """Also if the features of each model are those of some training image."""
     assert targeted(array_source(), {"a": arrays()["a"], "b": b})[1] == []
-
-
-def test_all_rows_are_of_the_training_domains() -> None:
-    with pytest.raises(InputError, match=r"all images of the target .* \(15 in 'x', 15 in 'y'\)"):
-        as_target(array_source(), arrays())
 
 
 def test_features_that_repeat_show_nothing() -> None:

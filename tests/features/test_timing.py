@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-from numpy.typing import NDArray
-from tests.features.data import Extract, MakeModel, Zoo
+from tests.features.data import Extract, Zoo
 from tests.features.test_progress import Heard
 
 from oodzoo.features.config import Extraction, PassTime, Timing
@@ -67,25 +63,6 @@ def test_the_least_time_is_kept_but_not_that_of_another_machine(
     assert (facts["milliseconds_per_image"], facts["measured"]) == kept
 
 
-class Waiting(OnnxNetwork):
-    """A network that waits in every pass, as on a machine with other load."""
-
-    def run(self, prepared: NDArray[Any], names: Sequence[str]) -> list[NDArray[Any]]:
-        time.sleep(0.2)
-        return super().run(prepared, names)
-
-
-def test_waiting_is_not_measured(zoo: Zoo, extract: Extract, digits: Path, tmp_path: Path) -> None:
-    """A wait is counted as the time of the extraction, but not as that of a forward pass."""
-    (spec,) = zoo("separable_shapes")
-    model = load_model(spec)
-    assert isinstance(model, OnnxModel)
-    model.network.__class__ = Waiting
-    extract(digits, [model], tmp_path / "s")
-    facts = read_local(tmp_path / "s", spec.name)
-    assert 1000 * facts["seconds"] / facts["images"] > 10
-    assert facts["milliseconds_per_image"] < 10
-    assert facts["measured"].startswith("CPU time of one thread")
 
 
 def test_passes_run_on_one_thread(zoo: Zoo) -> None:
@@ -113,38 +90,3 @@ def test_a_store_that_lacks_times_gets_them_when_nothing_else_is_missing(
     facts = read_local(store, spec.name)
     assert facts["milliseconds_per_image"] < 1e6
     assert {**facts, "milliseconds_per_image": 0} == {**known, "milliseconds_per_image": 0}
-
-
-def test_another_extraction_adds_its_own(tmp_path: Path, zoo: Zoo) -> None:
-    (spec,) = zoo("separable_shapes")
-    for seconds in (1.0, 2.0):
-        timing, measured = timings(tmp_path)
-        measured[spec.name] = Timing(images=10, seconds=seconds)
-        timing.save(spec.name, spec)
-    assert timings(tmp_path)[0].known(spec.name) == Timing(20, 3.0)
-
-
-def test_a_model_that_did_not_run_has_a_location_only(
-    tmp_path: Path, zoo: Zoo, make_model: MakeModel
-) -> None:
-    (spec,) = zoo("separable_shapes")
-    timing, _ = timings(tmp_path)
-    timing.save(spec.name, spec)
-    assert read_local(tmp_path, spec.name).keys() == {"source", "folder"}
-    timing.save("function", make_model())
-    assert read_local(tmp_path, "function") == {}
-
-
-def test_nothing_new_is_not_written(tmp_path: Path, zoo: Zoo) -> None:
-    """Another process may write at the same time: what it wrote would be lost."""
-    (spec,) = zoo("separable_shapes")
-    timing, measured = timings(tmp_path)
-    measured[spec.name] = Timing(images=10, seconds=2.0)
-    timing.save(spec.name, spec)
-    file = tmp_path / "models" / spec.name / "local.json"
-    before = file.stat().st_ino
-    update_local(tmp_path, spec.name, {})
-    assert file.stat().st_ino != before  # a file that is written is another one
-    before = file.stat().st_ino
-    timing.save(spec.name, spec)
-    assert file.stat().st_ino == before

@@ -135,17 +135,6 @@ def test_features_are_those_of_a_literal_loop(
         store.labels("target")
 
 
-def test_they_are_kept_when_extracting_without_them(
-    digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
-) -> None:
-    store = tmp_path / "s"
-    extract(digits, zoo(), store, unlabelled=target)
-    before = tree(store)
-    assert extract(digits, zoo(), store).decoded == 0
-    assert tree(store) == before
-    assert FeatureStore(store).unlabelled == ("target",)
-
-
 def test_a_model_without_features_of_them_is_complete(
     digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path
 ) -> None:
@@ -161,31 +150,6 @@ def test_a_model_without_features_of_them_is_complete(
         store.features("cnn_photos", "target")
     assert extract(digits, zoo("cnn_photos"), path, unlabelled=target).decoded == 18
     assert FeatureStore(path).features("cnn_photos", "target").shape == (18, 64)
-
-
-def test_they_can_be_added_later(
-    store: Path, made: Path, digits: Path, target: Path, zoo: Zoo, extract: Extract, stamps: Stamps
-) -> None:
-    times = stamps(store)
-    done = extract(digits, zoo(), store, unlabelled=[f"b={target}", f"a={target}"])
-    assert done.decoded == 18  # both domains have the same images
-    assert stamps(store).items() > times.items()
-    opened = FeatureStore(store)
-    assert opened.unlabelled == ("a", "b")
-    assert opened.fingerprint == FeatureStore(made).fingerprint
-    one, other = (opened.features("separable_shapes", domain) for domain in "ab")
-    np.testing.assert_array_equal(one, other)
-
-
-def test_a_folder_under_a_known_name_replaces_its_images(
-    store: Path, digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    extract(digits, zoo(), store, unlabelled=target)
-    fewer = shutil.copytree(target, tmp_path / "target")
-    shutil.rmtree(fewer / "chalk")
-    assert extract(digits, zoo(), store, unlabelled=fewer).decoded == 0
-    opened = FeatureStore(store)
-    assert (opened.unlabelled, len(opened.paths("target"))) == (("target",), 12)
 
 
 def test_unreadable_ones(

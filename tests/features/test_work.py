@@ -86,10 +86,6 @@ def test_there_are_tasks_for_every_slot(models: int, shards: int, slots: int) ->
     assert sum(a != b for a, b in pairwise(groups)) == (len({tuple(group) for group in groups}) - 1)
 
 
-def test_nothing_to_do() -> None:
-    assert list(cut_tasks([], {}, 4)) == []
-
-
 # --- running ----------------------------------------------------------------------------------
 
 
@@ -144,14 +140,6 @@ def test_a_task_writes_shards_and_returns_their_checksums(
     assert extraction.shards == 6
     assert extraction.decoded == 45
     assert {timing.images for timing in extraction.timings.values()} == {45}
-
-
-def test_a_task_without_shards_registers_its_models(
-    job: Work, zoo_of_two: list[ModelSpec], tmp_path: Path
-) -> None:
-    name = zoo_of_two[0].name
-    assert run(job, Task([name])).written == {}
-    assert (tmp_path / "s/models" / name / "model.json").is_file()
 
 
 def test_the_job_is_the_same_from_any_folder(

@@ -32,8 +32,3 @@ def test_other_metrics_than_accuracy_are_explained(kind: Kind) -> None:
         assert measure.means.startswith(measure.title)
         assert measure.means in words.explained
     assert WORDS["classification"].explained == ""
-
-
-def test_an_error_has_no_percent() -> None:
-    assert MEASURES["absolute_error"].heading == "Absolute error"
-    assert MEASURES["explained_variance"].heading == "Explained variance %"
