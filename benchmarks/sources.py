@@ -44,7 +44,7 @@ from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.s3 import SIGNED, FaultyProxy, S3Server
+from tests.s3 import SIGNED, Bucket, FaultyProxy, S3Server
 from tests.sources import DECODED, WITH_FILES, tars
 
 LOCAL = ("folder", "tars", "Parquet", "HF on disk", "NumPy")
@@ -250,7 +250,8 @@ def main() -> None:
                     gaps.append(max(one.gap for one in each))
                     features |= {one.features for one in each if one.features}
                 print(line + f"{gaps[0]:>8.1f}{gaps[1]:>8.1f}", flush=True)
-        keys = [key for key in server.keys("photos") if key.startswith("folder/")]
+        every = Bucket(server, "photos").keys()
+        keys = [key for key in every if key.startswith("folder/")]
         proxy.forget()
         rate = n / in_a_process(bare_requests, proxy.endpoint, "photos", keys)
         print(f"{'S3, bare requests':<24}{rate:>12,.0f}{rate / reference['decode']:>9.2f}")

@@ -20,7 +20,7 @@ from PIL import Image
 from tests.engine.test_processes import has_ended, wait_until
 from tests.features.data import Extract, Tree, Zoo, one_of, spoil
 from tests.features.dying import CULPRIT, FOLDER, Troubled
-from tests.features.test_progress import Heard
+from tests.features.test_steps import Heard
 
 from oodzoo._io import is_temporary
 from oodzoo.data.dataset import ImageDomains

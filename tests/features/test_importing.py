@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,9 +17,13 @@ from tests.features.data import Stamps, Tree
 
 from oodzoo.errors import InputError
 from oodzoo.features.config import Extraction
+from oodzoo.features.feature_files import read_feature_files
 from oodzoo.features.importing import import_features
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
+
+# --- importing ---------------------------------------------------------------------------------
+
 
 N = 12
 LABELS = np.array(["cat", "dog"] * 6)
@@ -114,17 +119,6 @@ def test_the_forms_agree(tmp_path: Path, tree: Tree) -> None:
 
 
 # --- a store that is there --------------------------------------------------------------------
-
-
-def test_a_second_model_comes(tmp_path: Path, stamps: Stamps) -> None:
-    import_features([npz(tmp_path / "a.npz")], tmp_path / "s")
-    times = stamps(tmp_path / "s")
-    store = import_features(
-        [npz(tmp_path / "b.npz", net=None, two=FEATURES[:, :2])], tmp_path / "s"
-    )
-    assert store.models == ("net", "two")
-    assert stamps(tmp_path / "s").items() > times.items()
-    check(store)
 
 
 def test_the_same_import_again_changes_nothing(tmp_path: Path, tree: Tree, stamps: Stamps) -> None:
@@ -446,3 +440,60 @@ def test_the_same_rows_in_another_order_are_the_same_model(tmp_path: Path) -> No
         paths=paths[order],
     )
     assert import_features([shuffled], tmp_path / "s").fingerprint == before
+
+
+# --- feature files -----------------------------------------------------------------------------
+
+
+X = np.arange(6.0).reshape(3, 2)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv(tmp_path: Path, separator: str) -> None:
+    file = tmp_path / "wine.csv"
+    text = "path,x,label,y\na,0,no,1\nb,2,yes,3\nc,4e0,no,5\n"
+    file.write_text(text.replace(",", separator), encoding="utf-8-sig")
+    read = read_feature_files([file])
+    assert read.columns == {"path": ["a", "b", "c"]}
+    assert read.labels == {"label": ["no", "yes", "no"]}
+    assert list(read.features) == ["wine"]
+    np.testing.assert_array_equal(read.features["wine"], X)
+    assert not read.named
+
+
+def test_csv_is_imported(tmp_path: Path) -> None:
+    file = tmp_path / "wine.csv"
+    cells = itertools.product("ab", "xy")
+    rows = [f"{domain},{label},{n},{-n}" for n, (domain, label) in enumerate(cells)]
+    file.write_text("\n".join(["domain,label,u,v", *rows]))
+    store = import_features([file], tmp_path / "store")
+    assert store.models == ("wine",)
+    np.testing.assert_array_equal(store.features("wine", "b"), [[2, -2], [3, -3]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y\n1,2\n3,\n", "column 'y' has '' in row 1; every column besides label, domain,"),
+        ("x,id\n1,2\n3,abc\n", "column 'id' has 'abc' in row 1"),
+        ("x,y\n1,2\n3,4,5\n", "row 1 has more cells than the header"),
+        ("x,y\n", "has no row below its header"),
+    ],
+)
+def test_csv_that_is_no_table_of_numbers(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_feature_files([tmp_path / "x.csv"])
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"net": X.tolist()}), tmp_path / "lists.parquet")
+    parquet.write_table(pyarrow.table({"u": X[:, 0], "v": X[:, 1]}), tmp_path / "wide.parquet")
+    lists = read_feature_files([tmp_path / "lists.parquet"])
+    wide = read_feature_files([tmp_path / "wide.parquet"])
+    assert (list(lists.features), lists.named) == (["net"], True)
+    assert (list(wide.features), wide.named) == (["wide"], False)
+    np.testing.assert_array_equal(wide.features["wide"], lists.features["net"])

@@ -1,10 +1,11 @@
-"""The rule of a race."""
+"""The rule of a race, and budgets of time as users write them."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
-from itertools import islice, pairwise
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -19,9 +20,12 @@ from oodzoo.racing.policy import (
     Policy,
     Round,
     first_sample,
+    parse_budget,
     race_rounds,
 )
 from oodzoo.ranking.result import Ranking, Row
+
+# --- policy ------------------------------------------------------------------------------------
 
 
 def _row(model: str, rank: int, interval: tuple[int, int] | None) -> Row:
@@ -178,18 +182,6 @@ def test_every_round_keeps_or_drops_each_model_and_grows(
         assert decision.images <= n_images
         models, images = list(decision.kept), decision.images
     assert images == n_images
-
-
-def test_models_of_the_first_round_halve_until_they_can_be_finished() -> None:
-    costs = Costs(dict.fromkeys(_names(64), 1.0))
-    rounds, seen = _play(Policy.of(costs, 6400, 0.05 * 64 * 6400), 1, _names(64), None)
-    sizes = [len(models) for _, models in seen]
-    assert sizes[0] == 64
-    assert all(after <= before / 2 for before, after in pairwise(sizes))
-    assert [images for images, _ in seen] == [seen[0][0] * 2**at for at in range(len(seen))]
-    # 5 % of the time of 64 models finishes at most 3 of them
-    assert rounds[-1].decision.kept == tuple(_names(64)[: len(rounds[-1].decision.kept)])
-    assert 1 <= len(rounds[-1].decision.kept) <= 3
 
 
 def test_clearly_worse_models_are_dropped_whatever_the_time() -> None:
@@ -358,3 +350,53 @@ def test_a_sample_grows_only_if_a_model_can_be_finished_after_it() -> None:
     rounds, _ = _play(policy, 7, _names(6), None)
     assert [played.images for played in rounds] == [7]  # 14 would leave no time for any model
     assert rounds[-1].decision.kept
+
+
+# --- budget ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [
+        ("30m", 1800),
+        ("30min", 1800),
+        ("2h", 7200),
+        ("1h30m", 5400),
+        ("1h 30m 5s", 5405),
+        ("90s", 90),
+        (" 1.5H ", 5400),
+        (0.25, 0.25),
+        (7, 7),
+    ],
+)
+def test_durations(given: str | float, seconds: float) -> None:
+    assert parse_budget(given) == seconds
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("", " ", "m", "30 minutes", "30m1h", "-5m", "1e3", "0", "0s", "nan", "inf", "1h90", "½h"),
+        *("٣m", 0, -1, math.nan, math.inf, True),
+    ],
+)
+def test_what_is_not_a_duration_is_quoted(given: str | float) -> None:
+    with pytest.raises(InputError, match=re.escape(f"got {given!r}")) as raised:
+        parse_budget(given)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("given", ["30", " 1.5 "])
+def test_a_number_without_a_unit_is_refused_with_the_spellings(given: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"got {given!r}")) as raised:
+        parse_budget(given)
+    for unit in "smh":
+        assert parse_budget(given.strip() + unit) > 0
+        assert f"{given.strip()}{unit} (" in str(raised.value)
+
+
+@given(st.integers(0, 99), st.integers(0, 999), st.integers(0, 9999))
+def test_parts_add_up(hours: int, minutes: int, seconds: int) -> None:
+    total = 3600 * hours + 60 * minutes + seconds
+    if total:
+        assert parse_budget(f"{hours}h{minutes}m{seconds}s") == total

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -89,17 +88,6 @@ def test_the_result_says_when_and_why_a_model_was_dropped(raced: Race) -> None:
         assert dropped.expected_accuracy == row.expected_accuracy
         assert dropped.images == played.images < 180
         assert dropped.reason == played.decision.dropped[model]
-
-
-def test_the_result_is_a_json_document(raced: Race) -> None:
-    document = json.loads(json.dumps(raced.to_dict()))
-    assert document["budget"] is None
-    assert [each["round"] for each in document["rounds"]] == [
-        number + 1 for number in range(len(raced.rounds))
-    ]
-    assert document["rounds"][0]["models"] == len(MODELS)
-    assert document["dropped"].keys() == raced.dropped.keys()
-    assert document["seconds"] > 0
 
 
 def test_features_are_those_of_an_extraction(raced: Race, images: Path, tmp_path: Path) -> None:
