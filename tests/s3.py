@@ -20,7 +20,7 @@ import threading
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from http.client import HTTPConnection, HTTPException
@@ -28,8 +28,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import pytest
@@ -66,25 +65,7 @@ def environment(endpoint: str) -> dict[str, str]:
     }
 
 
-class _Running:
-    """Something that runs from `with` to its end."""
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class S3Server(_Running):
+class S3Server(AbstractContextManager["S3Server"]):
     """moto's server in a process of its own; it ends with this process.
 
     Attributes
@@ -111,6 +92,9 @@ class S3Server(_Running):
         self.endpoint = f"http://127.0.0.1:{port}"
         self.environment = environment(self.endpoint)
 
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """End the server."""
         self._process.kill()
@@ -118,36 +102,11 @@ class S3Server(_Running):
 
     def create_bucket(self, name: str) -> Bucket:
         """Create an empty bucket."""
-        self._request("PUT", f"/{name}")
+        self.request("PUT", f"/{name}")
         return Bucket(self, name)
 
-    def put(self, bucket: str, key: str, content: bytes) -> None:
-        """Write an object."""
-        self._request("PUT", f"/{bucket}/{quote(key)}", content)
-
-    def get(self, bucket: str, key: str) -> bytes:
-        """Read an object; KeyError if there is none."""
-        return self._request("GET", f"/{bucket}/{quote(key)}")
-
-    def delete(self, bucket: str, key: str) -> None:
-        """Remove an object."""
-        self._request("DELETE", f"/{bucket}/{quote(key)}")
-
-    def keys(self, bucket: str) -> list[str]:
-        """The keys of all objects of a bucket, sorted."""
-        found: list[str] = []
-        token = ""
-        while True:
-            page = f"/{bucket}?list-type=2&encoding-type=url{token}"
-            listing = ET.fromstring(self._request("GET", page))
-            space = listing.tag.removesuffix("ListBucketResult")
-            found += [unquote(key.text or "") for key in listing.iter(f"{space}Key")]
-            following = listing.findtext(f"{space}NextContinuationToken")
-            if not following:
-                return sorted(found)
-            token = f"&continuation-token={quote(following)}"
-
-    def _request(self, method: str, path: str, content: bytes | None = None) -> bytes:
+    def request(self, method: str, path: str, content: bytes | None = None) -> bytes:
+        """Send a request, not through a proxy; KeyError if there is no such object."""
         connection = HTTPConnection(urlsplit(self.endpoint).netloc, timeout=60)
         try:
             connection.request(method, path, content, SIGNED)
@@ -184,7 +143,7 @@ class _Rule:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-class FaultyProxy(_Running):
+class FaultyProxy(AbstractContextManager["FaultyProxy"]):
     """A server in this process that forwards requests to another one, but for some rules.
 
     A rule has a pattern, searched in `METHOD /bucket/key?query`, and `times`: for how many requests
@@ -221,7 +180,7 @@ class FaultyProxy(_Running):
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
         self.environment = environment(self.endpoint)
 
-    def close(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """End the proxy and the requests that are under way."""
         self._over.set()
         self._server.shutdown()
@@ -473,19 +432,29 @@ class Bucket:
 
     def put(self, key: str, content: bytes) -> None:
         """Write an object."""
-        self.server.put(self.name, key, content)
+        self.server.request("PUT", f"/{self.name}/{quote(key)}", content)
 
     def get(self, key: str) -> bytes:
         """Read an object; KeyError if there is none."""
-        return self.server.get(self.name, key)
+        return self.server.request("GET", f"/{self.name}/{quote(key)}")
 
     def delete(self, key: str) -> None:
         """Remove an object."""
-        self.server.delete(self.name, key)
+        self.server.request("DELETE", f"/{self.name}/{quote(key)}")
 
     def keys(self) -> list[str]:
         """The keys of all objects, sorted."""
-        return self.server.keys(self.name)
+        found: list[str] = []
+        token = ""
+        while True:
+            page = f"/{self.name}?list-type=2&encoding-type=url{token}"
+            listing = ET.fromstring(self.server.request("GET", page))
+            space = listing.tag.removesuffix("ListBucketResult")
+            found += [unquote(key.text or "") for key in listing.iter(f"{space}Key")]
+            following = listing.findtext(f"{space}NextContinuationToken")
+            if not following:
+                return sorted(found)
+            token = f"&continuation-token={quote(following)}"
 
     def upload(self, folder: Path, prefix: str) -> str:
         """Write all files of a folder below a prefix; return the address."""
@@ -540,6 +509,7 @@ def s3(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture
-def one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No object is asked for a second time because a busy machine answers slowly."""
-    monkeypatch.setattr("oodzoo.remote.objects.SECOND_AFTER", 120.0)
+def short_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients wait one second for an answer, not fifteen."""
+    s3fs = pytest.importorskip("s3fs")
+    monkeypatch.setattr(s3fs.S3FileSystem, "read_timeout", 1)

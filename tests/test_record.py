@@ -15,7 +15,7 @@ from oodzoo import record, testbed
 from oodzoo.data.files import EmbeddedFile, LocalFile, StoredFile
 from oodzoo.errors import InputError
 from oodzoo.features.source import as_source
-from oodzoo.record import NAME, SCHEMA, DataSummary, Example, ExtractionSummary, Run, read_run
+from oodzoo.record import NAME, DataSummary, Example, ExtractionSummary, Run, read_run
 from oodzoo.selection import select_features
 from oodzoo.store.documents import sealed
 
@@ -50,11 +50,6 @@ def test_a_run_survives_json(run: Run) -> None:
     assert Run.from_dict(json.loads(json.dumps(run.to_dict()))) == run
 
 
-def test_parts_may_be_missing(run: Run) -> None:
-    part = Run("oodzoo run", ranking=run.ranking)
-    assert Run.from_dict(json.loads(json.dumps(part.to_dict()))) == part
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -78,10 +73,6 @@ def test_a_damaged_record_is_rejected(
 def test_a_folder_without_a_record(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"has no run\.json; give the folder that `oodzoo run"):
         read_run(tmp_path)
-
-
-def test_the_schema_is_written(run: Run) -> None:
-    assert run.to_dict()["schema"] == SCHEMA
 
 
 def test_the_files_of_the_images(tmp_path: Path) -> None:

@@ -26,13 +26,6 @@ def test_results_are_in_order() -> None:
     assert list(Prefetch(slow_first, calls, n_threads=3, ahead=2)) == squares
 
 
-def test_calls_run_before_their_results_are_wanted() -> None:
-    started = threading.Event()
-    results = Prefetch(started.set, [()], n_threads=1)
-    assert started.wait(10)
-    assert list(results) == [None]
-
-
 def test_an_error_is_raised_where_the_result_is_wanted() -> None:
     def fail(number: int) -> int:
         return 1 // number
@@ -57,14 +50,6 @@ def test_cancelled_calls_do_not_run() -> None:
     results.close()
     time.sleep(0.1)
     assert len(ran) < 10
-
-
-def test_no_more_than_the_calls_ahead_are_started() -> None:
-    started: list[int] = []
-    results = Prefetch(started.append, [(number,) for number in range(100)], n_threads=2, ahead=3)
-    time.sleep(0.1)
-    assert len(started) <= 3
-    results.close()
 
 
 @pytest.fixture(scope="module")

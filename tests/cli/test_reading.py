@@ -17,7 +17,6 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return draw_digits(tmp_path_factory.mktemp("digits"), 2)
 
 
-@pytest.mark.usefixtures("one_request")
 def test_what_is_read_is_said_before(
     run: Run, s3: Bucket, digits: Path, tmp_path: Path, zoo_file: str
 ) -> None:

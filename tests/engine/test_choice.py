@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.engine.choice import Part, array_device, open_engine, parse_devices, parse_part
+from oodzoo.engine.choice import Part, open_engine, parse_devices, parse_part
 from oodzoo.engine.processes import Processes
 from oodzoo.errors import InputError
 
@@ -58,14 +58,6 @@ def test_all_devices_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(InputError, match="PyTorch finds no GPU here; use cpu or auto"):
         parse_devices("all")
-
-
-def test_arrays_are_on_one_device() -> None:
-    assert array_device(None) is None
-    assert array_device("cuda:1") == "cuda:1"
-    assert array_device("cuda:1,cuda:0") == "cuda:1"
-    assert array_device("cpu,cpu") is None
-    assert array_device("cuda", "ray") is None
 
 
 def test_one_device_is_this_process_and_several_are_others(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -11,11 +12,25 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.engine.tasks import work
 
-from oodzoo.engine.processes import Processes
-from oodzoo.engine.task import ATTEMPTS, Reply
+from oodzoo.engine.processes import _PROGRAM, Processes
+from oodzoo.engine.task import (
+    ATTEMPTS,
+    Hello,
+    Reply,
+    Worker,
+    read_message,
+    run_task,
+    write_message,
+)
+
+# --- processes ---------------------------------------------------------------------------------
+
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
 
@@ -44,12 +59,6 @@ def numbers(n: int) -> Iterator[bytes]:
     return (str(number).encode() for number in range(n))
 
 
-def test_devices() -> None:
-    assert TWO.slots == 2
-    assert not TWO.uses_gpu
-    assert Processes(["cuda:0", "cuda:0"]).uses_gpu
-
-
 def test_every_task_has_a_reply_with_its_number() -> None:
     replies = list(TWO.run(work("tell", b"shared"), numbers(20)))
     assert sorted(number for number, _ in replies) == list(range(20))
@@ -61,20 +70,10 @@ def test_every_task_has_a_reply_with_its_number() -> None:
         assert int(words[1]) == int(words[2]) <= cores
 
 
-def test_no_tasks() -> None:
-    assert list(TWO.run(work("tell"), [])) == []
-
-
 def test_each_device_has_a_process(tmp_path: Path) -> None:
     """Both tasks wait until the other one runs, too."""
     replies = TWO.run(work("meet", tmp_path), [b"1", b"2"])
     assert sorted(str(reply.result) for _, reply in replies) == ["b'1'", "b'2'"]
-
-
-def test_a_process_runs_many_tasks() -> None:
-    replies = list(ONE.run(work("process_id"), numbers(5)))
-    assert len({reply.result for _, reply in replies}) == 1
-    assert replies[0][1].result != str(os.getpid()).encode()
 
 
 def test_long_messages() -> None:
@@ -96,11 +95,6 @@ def test_a_task_that_always_dies_is_reported_and_the_others_finish(tmp_path: Pat
     assert replies == {n: Reply(str(n).encode()) for n in (0, 1, 3, 4)}
     attempts = Counter((tmp_path / "attempts").read_text())
     assert attempts == Counter("01" + "2" * ATTEMPTS + "34")
-
-
-def test_a_process_that_leaves_is_reported() -> None:
-    ((_, reply),) = ONE.run(work("leave"), [b""])
-    assert reply.error == "the worker process for cpu ended with exit status 7"
 
 
 def test_an_exception_is_a_reply_and_the_process_goes_on() -> None:
@@ -185,3 +179,80 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path, process: Process) -> None:
         os.kill(pid, signal.SIGINT)
     assert parent.communicate(timeout=60) == ("interrupted\n", "")
     assert all(map(has_ended, children))
+
+
+# --- worker ------------------------------------------------------------------------------------
+
+
+WORKER = Worker(device="cpu", cores=1)
+
+
+def run(name: str, task: bytes, worker: Worker = WORKER) -> Reply:
+    return run_task(work(name).function, b"shared", task, worker)
+
+
+# --- messages ---------------------------------------------------------------------------------
+
+
+@given(st.lists(st.binary()))
+def test_messages_arrive_whole_and_in_order(messages: list[bytes]) -> None:
+    stream = io.BytesIO()
+    for message in messages:
+        write_message(stream, message)
+    stream.seek(0)
+    assert [read_message(stream) for _ in messages] == messages
+    assert read_message(stream) is None
+
+
+@given(st.binary(min_size=1), st.data())
+def test_a_message_that_was_cut_is_none(message: bytes, data: st.DataObject) -> None:
+    stream = io.BytesIO()
+    write_message(stream, message)
+    stream.truncate(data.draw(st.integers(0, stream.tell() - 1)))
+    stream.seek(0)
+    assert read_message(stream) is None
+
+
+# --- the process ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    """A worker process that has got its first messages."""
+    # Ctrl-C as in a terminal; a process in the background ignores it.
+    ctrl_c = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", ctrl_c + _PROGRAM, *sys.path]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+        assert process.stdin is not None
+        hello = Hello(work("print_much").function, WORKER)
+        write_message(process.stdin, msgspec.json.encode(hello))
+        write_message(process.stdin, b"")
+        yield process
+        process.kill()
+
+
+def ask(process: subprocess.Popen[bytes], task: bytes) -> Reply:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    write_message(process.stdin, task)
+    return msgspec.json.decode(read_message(process.stdout) or b"", type=Reply)
+
+
+def test_what_a_task_prints_is_not_a_reply(process: subprocess.Popen[bytes]) -> None:
+    assert [ask(process, task).result for task in (b"1", b"", b"3")] == [b"1", b"", b"3"]
+
+
+def test_the_process_ends_when_its_input_is_closed(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdin is not None
+    ask(process, b"")
+    process.stdin.close()
+    assert process.wait(60) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_the_process_ignores_ctrl_c(process: subprocess.Popen[bytes]) -> None:
+    """A terminal sends it to all processes; the parent decides."""
+    ask(process, b"")
+    process.send_signal(signal.SIGINT)
+    assert ask(process, b"still here").result == b"still here"

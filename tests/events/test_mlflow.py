@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.events import MLflowListener
+from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.events import MLflowListener, TensorBoardListener
 
 mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
 
@@ -47,6 +47,8 @@ def test_parameters_metrics_tags_and_files(uri: str, database: Path, tmp_path: P
     listener.metric("ranking", "net@1/score", 0.25)
     listener.metric("ranking", "é/score", 0.5)
     listener.end("ranking", status="done", seconds=1.5)
+    listener.start("ranking", models=["another"], score="unseen")  # parameters stay
+    listener.end("ranking", status="skipped")
     listener.artifact("run", tmp_path / "store")
     listener.artifact("run", tmp_path / "report.html")
     listener.end("run", status="done", seconds=2.5, result=object())
@@ -57,6 +59,7 @@ def test_parameters_metrics_tags_and_files(uri: str, database: Path, tmp_path: P
         "run/zoo": "a, b",
         "run/seed": "0",
         "ranking/models": "net@1, é",
+        "ranking/score": "unseen",
     }
     assert run.data.metrics == {
         "ranking/net_40_1/score": 0.25,
@@ -65,7 +68,7 @@ def test_parameters_metrics_tags_and_files(uri: str, database: Path, tmp_path: P
         "run/seconds": 2.5,
     }
     assert run.data.tags["run/store"] == str(tmp_path / "store")
-    assert (run.data.tags["ranking/status"], run.data.tags["run/status"]) == ("done", "done")
+    assert (run.data.tags["ranking/status"], run.data.tags["run/status"]) == ("skipped", "done")
     client = mlflow.MlflowClient(tracking_uri=uri)
     listed = client.list_artifacts(run.info.run_id, "run")
     assert [(file.path, file.file_size) for file in listed] == [("run/report.html", 6)]
@@ -92,17 +95,6 @@ def test_each_call_is_a_run_and_a_failed_one_says_why(uri: str) -> None:
 
 def _refuse(X: object, y: object) -> float:
     raise InputError("takes two")
-
-
-def test_more_metrics_than_a_batch_takes(uri: str) -> None:
-    listener = MLflowListener(uri, experiment="many")
-    listener.start("ranking")
-    for number in range(1500):
-        listener.metric("ranking", f"net{number}/score", number)
-    listener.end("ranking", status="done")
-    [run] = runs(uri, "many")
-    expected = {f"ranking/net{n}/score": float(n) for n in range(1500)}
-    assert run.data.metrics == expected
 
 
 def test_metrics_can_be_read_while_a_stage_proceeds(uri: str) -> None:
@@ -138,3 +130,14 @@ def test_a_store_that_cannot_be_used_is_one_line_before_the_work(uri: str) -> No
     with pytest.raises(InputError, match=f"MLflow cannot track in '{uri}': ") as caught:
         MLflowListener(uri)
     assert "\n" not in str(caught.value)
+
+
+def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = [name for name in sys.modules if name.startswith("tensorboard.")]
+    for name in ("mlflow", "tensorboard", *imported):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingPackageError, match=r"pip install \"oodzoo\[mlflow\]\""):
+        MLflowListener("sqlite:///mlflow.db")
+    with pytest.raises(MissingPackageError, match=r"pip install \"oodzoo\[tensorboard\]\""):
+        TensorBoardListener(tmp_path / "logs")
+    assert list(tmp_path.iterdir()) == []

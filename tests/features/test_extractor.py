@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.engine.test_processes import has_ended, wait_until
-from tests.features.data import Extract, MakeModel, Tree, Zoo, one_of, spoil
+from tests.features.data import Extract, Tree, Zoo, one_of, spoil
 from tests.features.dying import CULPRIT, FOLDER, Troubled
-from tests.features.test_progress import Heard
+from tests.features.test_steps import Heard
 
 from oodzoo._io import is_temporary
 from oodzoo.data.dataset import ImageDomains
@@ -28,7 +28,6 @@ from oodzoo.engine.choice import Part
 from oodzoo.engine.processes import Processes
 from oodzoo.engine.task import Engine, Reply, Work
 from oodzoo.errors import InputError
-from oodzoo.events import Listener
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import extract_part, run_extraction
 from oodzoo.features.extractor import Extractor
@@ -38,7 +37,6 @@ from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import read_manifest
 from oodzoo.store.shards import record_files
-from oodzoo.zoo import ModelSpec
 
 Process = Callable[..., subprocess.Popen[str]]
 
@@ -213,18 +211,6 @@ def test_the_parent_is_stopped_and_a_rerun_finishes(
     assert tree(store) == tree(expected)
 
 
-def test_a_model_that_cannot_be_loaded_fails_as_in_one_process(
-    digits: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    (tmp_path / "broken.onnx").write_bytes(b"broken")
-    broken = ModelSpec(name="broken", source="onnx/broken.onnx", folder=tmp_path)
-    one = extract(digits, [*zoo(NAMES[0]), broken], tmp_path / "one", device="cpu")
-    store, two = by(Processes(["cpu", "cpu"]), digits, [*zoo(NAMES[0]), broken], tmp_path / "two")
-    assert list(two.failed) == ["broken"]
-    assert two.failed == one.failed
-    assert store.models == (NAMES[0],)
-
-
 def test_bad_input_of_a_task_stops_the_extraction(data: Path, zoo: Zoo, tmp_path: Path) -> None:
     bad = one_of(data, "marker/1")
     spoil(bad)
@@ -266,18 +252,6 @@ def test_workers_with_another_store_are_noticed(digits: Path, zoo: Zoo, tmp_path
     assert not read_manifest(tmp_path / "s").models
 
 
-def test_a_python_model_needs_this_process(
-    digits: Path, make_model: MakeModel, tmp_path: Path
-) -> None:
-    message = (
-        "model 'function' is a Python object, which the engine processes cannot send to other "
-        "processes; give its spec, or extract in this process"
-    )
-    with pytest.raises(InputError, match=f"^{message}$"):
-        by(Processes(["cpu", "cpu"]), digits, [make_model()], tmp_path / "s")
-    assert not (tmp_path / "s").exists()
-
-
 # --- parts ------------------------------------------------------------------------------------
 
 
@@ -301,24 +275,6 @@ def test_parts_in_any_order_are_the_whole(
     assert max(written) - min(written) <= 2
     assert store is not None
     assert store.models == NAMES
-    assert tree(tmp_path / "s") == tree(expected)
-
-
-def test_a_part_again_does_what_it_lacks(
-    digits: Path, zoo: Zoo, expected: Path, tree: Tree, tmp_path: Path
-) -> None:
-    def part(number: int) -> int:
-        arguments = (ImageDomains(digits), zoo(*NAMES), tmp_path / "s", CPU, Part(number, 3))
-        return extract_part(*arguments)[1].shards
-
-    assert [part(number) for number in (1, 2, 3)] == [9, 9, 9]
-    assert [part(number) for number in (1, 2, 3)] == [0, 0, 0]
-    model = tmp_path / "s/models" / NAMES[0]
-    for file in model.glob("00000-00004*"):
-        file.unlink()
-    assert part(3) == 0
-    assert list(read_manifest(tmp_path / "s").models) == list(NAMES[1:])
-    assert [part(number) for number in (1, 2)] == [0, 1]
     assert tree(tmp_path / "s") == tree(expected)
 
 
@@ -432,23 +388,6 @@ def test_samples_are_resumed(digits: Path, zoo: Zoo, expected: Path, tmp_path: P
     assert FeatureStore(store).models == NAMES[:1]
 
 
-def test_samples_in_a_store_with_other_models(
-    digits: Path, zoo: Zoo, expected: Path, extract: Extract, tmp_path: Path
-) -> None:
-    few, more = nested(digits, 10, 25)
-    a, b, c = NAMES
-    store = tmp_path / "s"
-    extract(digits, zoo(a), store, device="cpu")
-    with Extractor(ImageDomains(digits), zoo(*NAMES), store, CPU) as extractor:
-        extractor.extract(images=few)
-        extractor.extract([a, b], more)
-        require_view(extractor, [a, b], more, expected)
-        assert computed(store) == {a: 45, b: 25, c: 10}
-        extractor.extract([a, b])
-        assert computed(store) == {a: 45, b: 45, c: 10}
-    assert FeatureStore(store).models == (a, b)
-
-
 # --- events and errors ------------------------------------------------------------------------
 
 
@@ -464,23 +403,3 @@ def test_an_extraction_that_fails_ends_and_releases_the_store(
     assert heard.events[-1] == ("end", "extraction", "failed", "broken")
     assert not read_manifest(tmp_path / "s").models
     run_extraction(ImageDomains(digits), zoo(), tmp_path / "s", CPU)
-
-
-def test_a_listener_can_refuse_the_start(digits: Path, zoo: Zoo, tmp_path: Path) -> None:
-    class Refusing(Listener):
-        def start(self, stage: str, **facts: Any) -> None:
-            raise InputError("not today")
-
-    with (
-        pytest.raises(InputError, match="not today"),
-        Extractor(ImageDomains(digits), zoo(), tmp_path / "s", CPU, listener=Refusing()),
-    ):
-        pass
-    run_extraction(ImageDomains(digits), zoo(), tmp_path / "s", CPU)
-
-
-def test_the_manifest_is_written_at_the_end(digits: Path, zoo: Zoo, tmp_path: Path) -> None:
-    with Extractor(ImageDomains(digits), zoo(), tmp_path / "s", CPU) as extractor:
-        extractor.extract(images=nested(digits, 45)[0])
-        assert not read_manifest(tmp_path / "s").models
-    assert FeatureStore(tmp_path / "s").n_images == 45

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import shutil
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from tests.features.data import Stamps, Tree
 
 from oodzoo.errors import InputError
 from oodzoo.features.config import Extraction
+from oodzoo.features.feature_files import read_feature_files
 from oodzoo.features.importing import import_features
-from oodzoo.features.source import StoreSource
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.removal import remove_models
+
+# --- importing ---------------------------------------------------------------------------------
+
 
 N = 12
 LABELS = np.array(["cat", "dog"] * 6)
@@ -98,15 +100,6 @@ def test_labels_and_domains_may_be_numbers(tmp_path: Path, labels: Any) -> None:
     assert (store.classes, store.domains) == (("0", "1"), ("0", "1"))
 
 
-def test_npy_and_csv(tmp_path: Path) -> None:
-    for name in ("net", "double"):
-        np.save(tmp_path / f"{name}.npy", FEATURES * (2 if name == "double" else 1))
-    files = [tmp_path / "net.npy", tmp_path / "double.npy"]
-    store = import_features(files, tmp_path / "s", table=table(tmp_path / "rows.csv"))
-    check(store)
-    np.testing.assert_array_equal(store.features("double", "day"), 2 * FEATURES[:5])
-
-
 @pytest.mark.parametrize("kind", [pa.list_, lambda t: pa.list_(t, 4), pa.large_list])
 def test_parquet_of_lists(tmp_path: Path, kind: Any) -> None:
     lists = pa.array(FEATURES.tolist(), kind(pa.float32()))
@@ -114,14 +107,6 @@ def test_parquet_of_lists(tmp_path: Path, kind: Any) -> None:
     store = import_features([parquet(tmp_path / "a.parquet", net=lists, **logits)], tmp_path / "s")
     check(store)
     np.testing.assert_allclose(store.logits("net", "day"), LOGITS[:5], rtol=1e-6)
-
-
-def test_parquet_of_numbers(tmp_path: Path) -> None:
-    columns = {f"f{at}": FEATURES[:, at] for at in range(4)}
-    store = import_features(
-        [parquet(tmp_path / "mine.parquet", net=None, **columns)], tmp_path / "s"
-    )
-    check(store, "mine")
 
 
 def test_the_forms_agree(tmp_path: Path, tree: Tree) -> None:
@@ -133,38 +118,7 @@ def test_the_forms_agree(tmp_path: Path, tree: Tree) -> None:
     assert tree(tmp_path / "s1") == tree(tmp_path / "s2") == tree(tmp_path / "s3")
 
 
-def test_float16(tmp_path: Path) -> None:
-    store = import_features([npz(tmp_path / "a.npz")], tmp_path / "s", dtype="float16")
-    check(store, dtype=np.float16)
-
-
 # --- a store that is there --------------------------------------------------------------------
-
-
-def test_a_second_model_comes(tmp_path: Path, stamps: Stamps) -> None:
-    import_features([npz(tmp_path / "a.npz")], tmp_path / "s")
-    times = stamps(tmp_path / "s")
-    store = import_features(
-        [npz(tmp_path / "b.npz", net=None, two=FEATURES[:, :2])], tmp_path / "s"
-    )
-    assert store.models == ("net", "two")
-    assert stamps(tmp_path / "s").items() > times.items()
-    check(store)
-
-
-def test_models_may_be_named_as_files_of_a_store(tmp_path: Path) -> None:
-    names = ("cache", "images", "local.json", "manifest.json", "models", "samples", "skipped")
-    file = npz(tmp_path / "a.npz", net=None, **{n: FEATURES + at for at, n in enumerate(names)})
-    store = import_features([file], tmp_path / "s")
-    assert store.models == names
-    for at, name in enumerate(names):
-        np.testing.assert_array_equal(store.features(name, "day"), FEATURES[:5] + at)
-
-
-def test_the_store_keeps_versions(tmp_path: Path) -> None:
-    model = import_features([npz(tmp_path / "a.npz")], tmp_path / "s").model("net")
-    assert model.versions == {"oodzoo": version("oodzoo")}
-    assert (model.licence, model.spec, model.preprocessing) == (None, None, None)
 
 
 def test_the_same_import_again_changes_nothing(tmp_path: Path, tree: Tree, stamps: Stamps) -> None:
@@ -205,13 +159,6 @@ def test_another_import_is_refused(
     with pytest.raises(InputError, match=complaint):
         import_features([npz(tmp_path / "b.npz", **change)], tmp_path / "s")
     assert tree(tmp_path / "s") == before
-
-
-def test_an_extracted_store_is_refused(tmp_path: Path, store: Path, tree: Tree) -> None:
-    before = tree(store)
-    with pytest.raises(InputError, match="another data set"):
-        import_features([npz(tmp_path / "a.npz")], store)
-    assert tree(store) == before
 
 
 def described(store: Path, /, **changed: Any) -> dict[str, Any]:
@@ -287,14 +234,6 @@ def test_samples_of_one_image_cannot_have_two_features(
     with pytest.raises(InputError, match=r"again0000.png' are the same image .* a new store"):
         import_features([npz(tmp_path / "a.npz", **described(tmp_path / "s"))], tmp_path / "s")
     assert tree(tmp_path / "s") == before
-
-
-def test_images_do_not_go_into_an_imported_store(
-    tmp_path: Path, photos: Path, extract: Callable[..., Extraction], make_model: Callable[..., Any]
-) -> None:
-    import_features([npz(tmp_path / "a.npz")], tmp_path / "s")
-    with pytest.raises(InputError, match="another data set"):
-        extract(photos, [make_model()], tmp_path / "s")
 
 
 def test_npz_is_checked_before_it_is_unpacked(
@@ -477,12 +416,6 @@ def test_values_too_large_for_float16_write_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
-def test_a_foreign_folder(tmp_path: Path, photos: Path) -> None:
-    with pytest.raises(InputError, match="is neither empty nor a feature store"):
-        import_features([npz(tmp_path / "a.npz")], photos)
-    assert not (photos / ".lock").exists()
-
-
 def test_groups_of_the_store_are_kept(tmp_path: Path) -> None:
     groups = np.array([f"g{row // 2}" for row in range(N)])
     import_features([npz(tmp_path / "a.npz", groups=groups)], tmp_path / "s")
@@ -509,20 +442,58 @@ def test_the_same_rows_in_another_order_are_the_same_model(tmp_path: Path) -> No
     assert import_features([shuffled], tmp_path / "s").fingerprint == before
 
 
-def test_corrected_paths_are_another_model(tmp_path: Path) -> None:
-    """The same arrays, but row 0 and 2 (both cats of one domain) belong to each other's image."""
-    paths = np.array([f"p{row:02d}" for row in range(N)])
-    import_features([npz(tmp_path / "a.npz", paths=paths)], tmp_path / "s")
-    paths[[0, 2]] = paths[[2, 0]]
-    with pytest.raises(InputError, match="features of another model under the name 'net'"):
-        import_features([npz(tmp_path / "b.npz", paths=paths)], tmp_path / "s")
+# --- feature files -----------------------------------------------------------------------------
 
 
-def test_other_logits_are_not_taken_from_the_cache(tmp_path: Path) -> None:
-    logits = {"net.logits": LOGITS}
-    first = import_features([npz(tmp_path / "a.npz", **logits)], tmp_path / "s")
-    value = StoreSource(first).cached("test", ["net"], lambda: {"x": first.logits("net", "day")})
-    remove_models(tmp_path / "s", ["net"])
-    second = import_features([npz(tmp_path / "b.npz", **{"net.logits": -LOGITS})], tmp_path / "s")
-    found = StoreSource(second).cached("test", ["net"], lambda: {"x": second.logits("net", "day")})
-    np.testing.assert_array_equal(found["x"], -value["x"])
+X = np.arange(6.0).reshape(3, 2)
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv(tmp_path: Path, separator: str) -> None:
+    file = tmp_path / "wine.csv"
+    text = "path,x,label,y\na,0,no,1\nb,2,yes,3\nc,4e0,no,5\n"
+    file.write_text(text.replace(",", separator), encoding="utf-8-sig")
+    read = read_feature_files([file])
+    assert read.columns == {"path": ["a", "b", "c"]}
+    assert read.labels == {"label": ["no", "yes", "no"]}
+    assert list(read.features) == ["wine"]
+    np.testing.assert_array_equal(read.features["wine"], X)
+    assert not read.named
+
+
+def test_csv_is_imported(tmp_path: Path) -> None:
+    file = tmp_path / "wine.csv"
+    cells = itertools.product("ab", "xy")
+    rows = [f"{domain},{label},{n},{-n}" for n, (domain, label) in enumerate(cells)]
+    file.write_text("\n".join(["domain,label,u,v", *rows]))
+    store = import_features([file], tmp_path / "store")
+    assert store.models == ("wine",)
+    np.testing.assert_array_equal(store.features("wine", "b"), [[2, -2], [3, -3]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("x,y\n1,2\n3,\n", "column 'y' has '' in row 1; every column besides label, domain,"),
+        ("x,id\n1,2\n3,abc\n", "column 'id' has 'abc' in row 1"),
+        ("x,y\n1,2\n3,4,5\n", "row 1 has more cells than the header"),
+        ("x,y\n", "has no row below its header"),
+    ],
+)
+def test_csv_that_is_no_table_of_numbers(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(InputError, match=message):
+        read_feature_files([tmp_path / "x.csv"])
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pyarrow.table({"net": X.tolist()}), tmp_path / "lists.parquet")
+    parquet.write_table(pyarrow.table({"u": X[:, 0], "v": X[:, 1]}), tmp_path / "wide.parquet")
+    lists = read_feature_files([tmp_path / "lists.parquet"])
+    wide = read_feature_files([tmp_path / "wide.parquet"])
+    assert (list(lists.features), lists.named) == (["net"], True)
+    assert (list(wide.features), wide.named) == (["wide"], False)
+    np.testing.assert_array_equal(wide.features["wide"], lists.features["net"])

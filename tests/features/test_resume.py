@@ -23,7 +23,6 @@ from tests.killing import STEP, Children, children, needs_fork
 
 from oodzoo import _io
 from oodzoo.demo.digits import DOMAINS, deal_domains, draw_digit
-from oodzoo.errors import InputError
 from oodzoo.features.importing import import_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
@@ -234,11 +233,3 @@ def test_stale_temporaries_go(
         (store / folder / name).write_bytes(b"half of")
     extract(data, zoo(), store)
     assert tree(store) == before
-
-
-def test_an_unfinished_store_says_so(
-    few: Path, zoo: Zoo, zoo_file: ZooFile, kill: Children, tmp_path: Path
-) -> None:
-    assert kill.killed(20, "oodzoo:extract", few, zoo_file(zoo()), tmp_path / "s")
-    with pytest.raises(InputError, match=r"no finished model yet; run oodzoo extract"):
-        FeatureStore(tmp_path / "s")

@@ -1,4 +1,4 @@
-"""The extraction as tasks."""
+"""The extraction as tasks and parts."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from tests.features.data import Tree, Zoo
 
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import LocalFile
+from oodzoo.engine.choice import Part
 from oodzoo.engine.task import Work, Worker
 from oodzoo.features import work as features_work
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.members import LoadedModel
+from oodzoo.features.planning import planned_part
 from oodzoo.features.work import (
     MODELS_PER_TASK,
     TASKS_PER_SLOT,
@@ -34,9 +36,13 @@ from oodzoo.features.work import (
     run_task,
 )
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.index import ImageIndex
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import PlannedShard, writing
 from oodzoo.zoo import ModelSpec, load_zoo
+
+# --- work --------------------------------------------------------------------------------------
+
 
 WORKER = Worker(device="cpu", cores=1)
 
@@ -84,10 +90,6 @@ def test_there_are_tasks_for_every_slot(models: int, shards: int, slots: int) ->
     # A worker keeps the models that it has loaded: they change as rarely as possible.
     groups = [task.models for task in tasks]
     assert sum(a != b for a, b in pairwise(groups)) == (len({tuple(group) for group in groups}) - 1)
-
-
-def test_nothing_to_do() -> None:
-    assert list(cut_tasks([], {}, 4)) == []
 
 
 # --- running ----------------------------------------------------------------------------------
@@ -144,14 +146,6 @@ def test_a_task_writes_shards_and_returns_their_checksums(
     assert extraction.shards == 6
     assert extraction.decoded == 45
     assert {timing.images for timing in extraction.timings.values()} == {45}
-
-
-def test_a_task_without_shards_registers_its_models(
-    job: Work, zoo_of_two: list[ModelSpec], tmp_path: Path
-) -> None:
-    name = zoo_of_two[0].name
-    assert run(job, Task([name])).written == {}
-    assert (tmp_path / "s/models" / name / "model.json").is_file()
 
 
 def test_the_job_is_the_same_from_any_folder(
@@ -254,3 +248,76 @@ def test_a_machine_without_the_images(job: Work, tmp_path: Path) -> None:
         f"cannot read the image {str(tmp_path / 'x.png')!r} (No such file or directory); put the "
         "data on a disk that all share"
     )
+
+
+# --- part --------------------------------------------------------------------------------------
+
+
+Pair = tuple[str, str]
+
+
+@st.composite
+def indexes(draw: st.DrawFn) -> ImageIndex:
+    """An index of shards with different numbers of images."""
+    sizes = draw(st.lists(st.integers(1, 9), min_size=1, max_size=12))
+    names = [f"00000-{number:05d}" for number in range(len(sizes))]
+    return ImageIndex(
+        {}, {n: [f"{n} {at}" for at in range(size)] for n, size in zip(names, sizes, strict=True)}
+    )
+
+
+def plan(index: ImageIndex, models: list[str], done: set[Pair]) -> list[PlannedShard]:
+    """What is left to do."""
+    lacking = {s: [m for m in models if (s, m) not in done] for s in index.shards}
+    return [PlannedShard(s, index.shards[s], names) for s, names in lacking.items() if names]
+
+
+def pairs(planned: list[PlannedShard]) -> list[Pair]:
+    return [(shard.name, model) for shard in planned for model in shard.models]
+
+
+models = st.lists(st.sampled_from("abcdefgh"), min_size=1, unique=True)
+
+
+@given(indexes(), models, st.integers(1, 20))
+def test_parts_are_disjoint_cover_everything_and_are_balanced(
+    index: ImageIndex, models: list[str], of: int
+) -> None:
+    images = index.images()
+    everything = plan(index, models, set())
+    parts = [
+        pairs(planned_part(everything, index, images, models, Part(number + 1, of)))
+        for number in range(of)
+    ]
+    together = [pair for part in parts for pair in part]
+    assert together == pairs(everything)  # in this order: shard by shard
+    sizes = [sum(len(index.shards[shard]) for shard, _ in part) for part in parts]
+    share = sum(sizes) / of
+    largest = max(map(len, index.shards.values()))
+    assert all(abs(size - share) <= largest for size in sizes)
+
+
+@given(indexes(), models, st.integers(1, 9), st.data())
+def test_parts_do_not_depend_on_what_is_done(
+    index: ImageIndex, models: list[str], of: int, data: st.DataObject
+) -> None:
+    images = index.images()
+    everything = plan(index, models, set())
+    done = data.draw(st.sets(st.sampled_from(pairs(everything))))
+    for number in range(of):
+        part = Part(number + 1, of)
+        all_of_it = pairs(planned_part(everything, index, images, models, part))
+        rest = pairs(planned_part(plan(index, models, done), index, images, models, part))
+        assert rest == [pair for pair in all_of_it if pair not in done]
+
+
+def test_most_images_are_decoded_by_one_process() -> None:
+    index = ImageIndex({}, {f"00000-{n:05d}": [f"{n} {at}" for at in range(4)] for n in range(16)})
+    models = list("abc")
+    everything = plan(index, models, set())
+    parts = [
+        {shard for shard, _ in pairs(planned_part(everything, index, index.images(), models, part))}
+        for part in (Part(number, 8) for number in range(1, 9))
+    ]
+    assert [len(shards) for shards in parts] == [2] * 8
+    assert all(a.isdisjoint(b) for a, b in pairwise(parts))

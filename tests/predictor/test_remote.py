@@ -22,7 +22,6 @@ import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor import remote
 from oodzoo.predictor.card import model_card
-from oodzoo.remote import requests
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.remote.objects import list_files, read_file, remove_files, write_file
@@ -30,10 +29,9 @@ from oodzoo.remote.objects import list_files, read_file, remove_files, write_fil
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of its own, and no long pauses."""
+    """A cache of its own."""
     folder = tmp_path / "object-cache"
     monkeypatch.setenv("OODZOO_CACHE", str(folder))
-    monkeypatch.setattr(requests, "FIRST_PAUSE", 0.01)
     return folder
 
 
@@ -117,7 +115,6 @@ def test_a_predictor_that_was_copied_from_a_url(
     assert len(list(folder.glob("version-*"))) == 1
 
 
-@pytest.mark.usefixtures("one_request")
 def test_it_is_fetched_once(predictor: oodzoo.Predictor, s3: Bucket) -> None:
     url = f"{s3.url}/model"
     predictor.save(url)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 import warnings
 from collections.abc import Iterator
@@ -91,17 +90,6 @@ def test_the_result_says_when_and_why_a_model_was_dropped(raced: Race) -> None:
         assert dropped.reason == played.decision.dropped[model]
 
 
-def test_the_result_is_a_json_document(raced: Race) -> None:
-    document = json.loads(json.dumps(raced.to_dict()))
-    assert document["budget"] is None
-    assert [each["round"] for each in document["rounds"]] == [
-        number + 1 for number in range(len(raced.rounds))
-    ]
-    assert document["rounds"][0]["models"] == len(MODELS)
-    assert document["dropped"].keys() == raced.dropped.keys()
-    assert document["seconds"] > 0
-
-
 def test_features_are_those_of_an_extraction(raced: Race, images: Path, tmp_path: Path) -> None:
     plain(images, tmp_path / "store")
     expected = oodzoo.FeatureStore(tmp_path / "store")
@@ -136,14 +124,6 @@ def test_the_same_race_again_computes_nothing_and_decides_the_same(
     assert choices(again) == choices(raced)
 
 
-def test_another_seed_is_another_sample(raced: Race, images: Path, tmp_path: Path) -> None:
-    other = race(images, some_models(), tmp_path / "store", device="cpu", seed=1)
-    evidence = [
-        {row.model: row.evidence for row in each.rounds[0].ranking.rows} for each in (raced, other)
-    ]
-    assert evidence[0] != evidence[1]
-
-
 def test_several_processes_rank_the_first_sample_alike(
     raced: Race, images: Path, tmp_path: Path
 ) -> None:
@@ -154,14 +134,6 @@ def test_several_processes_rank_the_first_sample_alike(
     ]
     assert scores[0] == scores[1]
     assert {*other.store.models, *other.dropped} == {*MODELS}
-
-
-def test_a_large_budget_extracts_everything_without_a_round(images: Path, tmp_path: Path) -> None:
-    result = race(images, some_models(), tmp_path / "store", device="cpu", budget="10h")
-    assert result.rounds == ()
-    assert result.dropped == {}
-    assert result.budget == 36_000
-    assert sorted(result.store.models) == sorted(MODELS)
 
 
 def test_a_budget_too_small_for_a_round_is_one_line_and_keeps_the_features(
@@ -190,20 +162,6 @@ def test_bad_budgets_leave_nothing_behind(
     assert not (tmp_path / "store").exists()
 
 
-def test_a_model_that_fails_is_left_out_and_the_others_race(images: Path, tmp_path: Path) -> None:
-    zoo = some_models()
-    broken = tmp_path / "broken.onnx"
-    broken.write_bytes(b"not a model")
-    zoo[2] = ModelSpec(
-        **{**vars(zoo[2]), "source": f"onnx/{broken}", "folder": tmp_path, "sha256": None}
-    )
-    with pytest.warns(UserWarning, match="'resnet_contrastive' is left out"):
-        result = race(images, zoo, tmp_path / "store", device="cpu")
-    assert list(result.extraction.failed) == ["resnet_contrastive"]
-    others = {*MODELS} - {"resnet_contrastive"}
-    assert {*result.store.models, *result.dropped} == others
-
-
 def test_samples_have_whole_groups(images: Path, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     with table.open("w", newline="") as file:
@@ -218,18 +176,6 @@ def test_samples_have_whole_groups(images: Path, tmp_path: Path) -> None:
     assert first.images >= 9 * 5  # a group of five of each class in each domain
     assert first.images % 5 == 0
     assert result.store.n_images == 180
-
-
-def test_unlabelled_images_are_extracted_with_the_models_kept(
-    images: Path, unseen: list[Path], tmp_path: Path
-) -> None:
-    folder = tmp_path / "target"
-    folder.mkdir()
-    for path in unseen:
-        shutil.copyfile(path, folder / path.name)
-    result = race(images, some_models(), tmp_path / "store", device="cpu", unlabelled=folder)
-    assert result.store.unlabelled == ("target",)
-    assert all(result.store.has_features(model, "target") for model in result.store.models)
 
 
 # --- killed --------------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
-from oodzoo.remote import requests
 from oodzoo.remote.location import Url
 
 
@@ -18,12 +20,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OODZOO_CACHE", str(folder))
     monkeypatch.delenv("OODZOO_CACHE_SIZE", raising=False)
     return folder
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test waits long before it repeats a request."""
-    monkeypatch.setattr(requests, "FIRST_PAUSE", 0.01)
 
 
 @pytest.fixture
@@ -40,3 +36,37 @@ def place(request: pytest.FixtureRequest) -> Url:
         return Url(f"{request.getfixturevalue('s3').url}/place")
     found: Url = request.getfixturevalue("in_memory")
     return found
+
+
+class _Server(ThreadingHTTPServer):
+    statuses: list[int]
+    """Of the next answers; then 200."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+
+    def do_GET(self) -> None:
+        status = self.server.statuses.pop(0) if self.server.statuses else 200
+        self.send_response(status)
+        self.send_header("Content-Length", "11")
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(b"the content")
+
+    do_HEAD = do_GET
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def web_server() -> Iterator[_Server]:
+    pytest.importorskip("aiohttp")
+    with _Server(("127.0.0.1", 0), _Handler) as server:
+        server.statuses = []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,12 +74,6 @@ def test_what_was_just_written_is_kept(s3: Bucket) -> None:
     assert s3.proxy.requests == []
 
 
-def test_an_object_of_unknown_size(place: Url) -> None:
-    known = put(place, "x", b"content")
-    file = RemoteFile(known.url, None, known.version)
-    assert cached_file(file).read_bytes() == b"content"
-
-
 def test_an_object_that_has_changed_leaves_nothing(place: Url, cache: Path) -> None:
     file = put(place, "x", b"old")
     write_file(place / "x", b"new")
@@ -112,12 +105,6 @@ def test_files_in_use_stay(in_memory: Url, cache: Path, monkeypatch: pytest.Monk
     assert files(cache) == sorted([recent, small])
 
 
-def test_an_object_larger_than_the_cache(in_memory: Url, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OODZOO_CACHE_SIZE", "0")
-    for name in ("a", "b"):
-        assert cached_file(put(in_memory, name, b"content")).read_bytes() == b"content"
-
-
 def test_what_killed_processes_left_is_removed(
     in_memory: Url, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,14 +118,6 @@ def test_what_killed_processes_left_is_removed(
     cached_file(put(in_memory, "y", b"2"))
     assert not stale.exists()
     assert fresh.exists()
-
-
-def test_many_threads(in_memory: Url, cache: Path) -> None:
-    file = put(in_memory, "x", os.urandom(100_000))
-    with ThreadPoolExecutor(8) as pool:
-        contents = {path.read_bytes() for path in pool.map(cached_file, [file] * 32)}
-    assert len(contents) == 1
-    assert len(files(cache)) == 1
 
 
 PROGRAM = """

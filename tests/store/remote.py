@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.store import tiny
 
-from oodzoo.remote import requests
+from oodzoo.remote import objects
 from oodzoo.remote.location import Url
 from oodzoo.remote.objects import list_files, read_file, write_file
 
@@ -45,7 +45,7 @@ def another_machine(cache: Path) -> Iterator[None]:
 
 def extract_until(data: str, models: list[str], store: str, moment: int) -> None:
     """Extract features; be killed right before or right after an upload, counted from 1."""
-    call = requests.call
+    request = objects.request
     seen = 0
 
     def counting(url: Url, method: str, *arguments: Any, **options: Any) -> Any:
@@ -56,16 +56,12 @@ def extract_until(data: str, models: list[str], store: str, moment: int) -> None
         if number - 1 == moment:
             os.kill(os.getpid(), signal.SIGKILL)
         try:
-            return call(url, method, *arguments, **options)
+            return request(url, method, *arguments, **options)
         finally:
             if number == moment:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    # of a process of its own, which ends; objects.py has imported it by name
-    from oodzoo.remote import objects
-
-    requests.call = counting
-    objects.call = counting  # type: ignore[attr-defined]
+    objects.request = counting  # of a process of its own, which ends
     tiny.extract(data, models, store)
 
 

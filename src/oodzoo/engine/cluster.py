@@ -184,7 +184,7 @@ class RayCluster:
                 here = oodzoo.__version__
                 same = "install the same version on all machines"
                 return [f"has oodzoo {here}, this process {version}; {same}"]
-            from oodzoo.engine.worker import find
+            from oodzoo.engine.task import find
 
             return [] if function is None else list(find(function)(shared))
 
@@ -215,7 +215,7 @@ class RayCluster:
 def _run(function: str, shared: bytes, task: bytes, worker: bytes, version: str) -> bytes:
     """Run a task in a Ray worker."""
     import oodzoo
-    from oodzoo.engine.worker import run_task
+    from oodzoo.engine.task import run_task
 
     ray: Any = import_module("ray")
     machine = str(ray.util.get_node_ip_address())

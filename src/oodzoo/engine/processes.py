@@ -16,14 +16,13 @@ from typing import IO
 import msgspec
 from joblib import cpu_count
 
-from oodzoo.engine.task import ATTEMPTS, Reply, Work, Worker
-from oodzoo.engine.worker import Hello, read_message, write_message
+from oodzoo.engine.task import ATTEMPTS, Hello, Reply, Work, Worker, read_message, write_message
 
 # The same modules as here, and none of the current folder.
 _PROGRAM = """
 import sys
 sys.path[:] = sys.argv[1:]
-from oodzoo.engine.worker import main
+from oodzoo.engine.task import main
 main()
 """
 

@@ -11,8 +11,7 @@ from oodzoo.events.stage import Stage, extent, or_notebook
 
 if TYPE_CHECKING:
     from oodzoo.events.log_file import LogFile
-    from oodzoo.events.mlflow import MLflowListener
-    from oodzoo.events.tensorboard import TensorBoardListener
+    from oodzoo.events.tracking import MLflowListener, TensorBoardListener
 
 __all__ = [
     "Events",
@@ -32,8 +31,8 @@ __all__ = [
 # Imported when first used: most work has none of them, and `oodzoo --help` stays fast.
 _HOME = {
     "LogFile": "oodzoo.events.log_file",
-    "MLflowListener": "oodzoo.events.mlflow",
-    "TensorBoardListener": "oodzoo.events.tensorboard",
+    "MLflowListener": "oodzoo.events.tracking",
+    "TensorBoardListener": "oodzoo.events.tracking",
 }
 
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from oodzoo._io import explaining_disk_errors
 from oodzoo._text import printable
-from oodzoo.events.facts import plain_facts
-from oodzoo.events.listener import Listener
+from oodzoo.events.listener import Listener, plain_facts
 
 _SECONDS = 1.0
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,9 @@ VERSION = 7
 Arrays = dict[str, NDArray[Any]]
 
 
-def cached_arrays(
-    path: Path, key: str, compute: Callable[[], Arrays], keep: Callable[[Arrays], bool]
-) -> Arrays:
-    """Read arrays from a cache file; without this key, compute and, if `keep`, write them."""
+def read_cached(path: Path, key: str) -> Arrays | None:
+    """Read arrays from a cache file; None without this key."""
     key = f"{VERSION} {key}"
-    arrays = _read(path, key)
-    if arrays is None:
-        arrays = compute()
-        if keep(arrays):
-            _write(path, key, arrays)
-    return arrays
-
-
-def _read(path: Path, key: str) -> Arrays | None:
     try:
         with np.load(io.BytesIO(unsealed_bytes(path)), allow_pickle=False) as content:
             if str(content["key"]) == key:
@@ -48,7 +36,9 @@ def _read(path: Path, key: str) -> Arrays | None:
     return None
 
 
-def _write(path: Path, key: str, arrays: Arrays) -> None:
+def write_cached(path: Path, key: str, arrays: Arrays) -> None:
+    """Write arrays into a cache file, if the store can be written."""
+    key = f"{VERSION} {key}"
     buffer = io.BytesIO()
     np.savez(buffer, key=np.array(key), **arrays)  # type: ignore[arg-type]
     with contextlib.suppress(InputError):

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from queue import Empty, SimpleQueue
+from threading import Lock
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from oodzoo._text import file_size, one_line
+from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.data.files import ImageFile, UnreadableImageError
 from oodzoo.data.text_files import modality_of
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig, PassTime
-from oodzoo.features.fetching import Fetching
 from oodzoo.features.forward import Job, JobResult, require_finite, run_jobs
 from oodzoo.features.members import LoadedModel, member_name, network_of_member
 from oodzoo.features.pixels import Chunk, Decoding, HashedFile
 from oodzoo.features.progress import ExtractionProgress
 from oodzoo.features.timing import how_on_cpu, how_on_device, time_passes
+from oodzoo.remote.cache import cached_file
 from oodzoo.remote.objects import RemoteFile
 from oodzoo.store.files import free_space
 from oodzoo.store.local import read_local
@@ -337,3 +341,85 @@ class ExtractionLoop:
         if self.config.batch_size is not None:
             return self.config.batch_size
         return self._batch_sizes.get(loaded.name, default_batch_size(loaded.device))
+
+
+T = TypeVar("T")
+
+AHEAD = 8
+"""Groups that are fetched at the same time: while one waits for a slow answer, others arrive."""
+
+
+class Fetching(Generic[T]):
+    """Gives out groups of images when all their files are here, so that decoding never waits.
+
+    A group with a slow file is overtaken by others.
+
+    Parameters
+    ----------
+    groups : iterable
+    files : callable
+        Returns the remote files of a group; a group without any is here at once.
+
+    Attributes
+    ----------
+    failed : dict of RemoteFile to InputError
+        Why some files could not be fetched.
+    """
+
+    def __init__(self, groups: Iterable[T], files: Callable[[T], Collection[RemoteFile]]) -> None:
+        self._groups = iter(groups)
+        self._files = files
+        self._pool: ThreadPoolExecutor | None = None
+        self._arrived: SimpleQueue[T] = SimpleQueue()
+        self._under_way = 0
+        self._lock = Lock()
+        self.failed: dict[RemoteFile, InputError] = {}
+
+    def take(self, *, wait: bool = True) -> T | None:
+        """Return a group that is here; None if there are no more or, without `wait`, none yet."""
+        while self._under_way < (AHEAD if self._pool is not None else 1):
+            group = next(self._groups, None)
+            if group is None:
+                break
+            self._start(group)
+        if not self._under_way:
+            self.close()
+            return None
+        try:
+            group = self._arrived.get(block=wait)
+        except Empty:
+            return None
+        self._under_way -= 1
+        return group
+
+    def close(self) -> None:
+        """Cancel what has not started."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self, group: T) -> None:
+        self._under_way += 1
+        files = set(self._files(group))
+        if not files:
+            self._arrived.put(group)
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(REMOTE_READERS)
+        missing = len(files)
+
+        def fetch(file: RemoteFile) -> None:
+            nonlocal missing
+            try:
+                cached_file(file)
+                self.failed.pop(file, None)  # it may have failed for another group
+            except InputError as error:
+                self.failed[file] = error
+            finally:
+                with self._lock:
+                    missing -= 1
+                    is_here = not missing
+                if is_here:
+                    self._arrived.put(group)
+
+        for file in files:
+            self._pool.submit(fetch, file)

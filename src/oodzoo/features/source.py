@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
-from oodzoo.features.cache import Arrays, cached_arrays
+from oodzoo.features.cache import Arrays, read_cached, write_cached
 from oodzoo.store.class_embeddings import ClassEmbeddings
 from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore
 from oodzoo.store.places import CACHE, require_no_links
@@ -226,17 +226,22 @@ class StoreSource:
         keep: Callable[[Arrays], bool] = lambda _: True,
     ) -> Arrays:
         names = list(self.domains if domains is None else domains)
-        key = [kind, settings, list(models), names, list(self.classes)]
+        described = [kind, settings, list(models), names, list(self.classes)]
         if not self.task.is_classification:
-            key.append(self.task.kind)  # zeros and ones can be numbers, too
-        what = _digest(key)
-        content = _digest([self._content(model, names) for model in models])
+            described.append(self.task.kind)  # zeros and ones can be numbers, too
+        what = _digest(described)
+        key = f"{what} {_digest([self._content(model, names) for model in models])}"
         path = self.store.path / CACHE / kind / f"{what[:32]}.npz"
         try:
             require_no_links(self.store.path, path)
         except InputError:  # nothing outside the store is read or written
             return compute()
-        return cached_arrays(path, f"{what} {content}", compute, keep)
+        arrays = read_cached(path, key)
+        if arrays is None:
+            arrays = compute()
+            if keep(arrays):
+                write_cached(path, key, arrays)
+        return arrays
 
     def _content(self, model: str, domains: Sequence[str]) -> list[Any]:
         """Identify the features and labels of a model in some domains."""

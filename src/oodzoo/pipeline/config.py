@@ -18,7 +18,7 @@ from oodzoo.evaluation.published import require_published
 from oodzoo.evaluation.settings import require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.heads.classes import require_classes_for
-from oodzoo.racing.budget import parse_budget
+from oodzoo.racing.policy import parse_budget
 from oodzoo.ranking.constraints import Constraints, Limits
 from oodzoo.ranking.ranker import as_score, require_score, require_score_of_task
 from oodzoo.ranking.top_k import TopK, parse_top_k

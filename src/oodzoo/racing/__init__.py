@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oodzoo.racing.budget import parse_budget
+from oodzoo.racing.policy import parse_budget
 from oodzoo.racing.race import Dropped, Race, race, run_race
 
 __all__ = ["Dropped", "Race", "parse_budget", "race", "run_race"]

@@ -26,8 +26,15 @@ from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.extract import Unlabelled, open_unlabelled, require_usable
 from oodzoo.features.extractor import Extractor
 from oodzoo.features.members import Zoo
-from oodzoo.racing.budget import parse_budget
-from oodzoo.racing.policy import SHARE, Costs, Policy, Round, first_sample, race_rounds
+from oodzoo.racing.policy import (
+    SHARE,
+    Costs,
+    Policy,
+    Round,
+    first_sample,
+    parse_budget,
+    race_rounds,
+)
 from oodzoo.ranking.ranker import rank
 from oodzoo.ranking.result import Ranking
 from oodzoo.store.feature_store import FeatureStore

@@ -32,7 +32,7 @@ _UNREACHABLE = {
     "gaierror",
 }
 _INVALID = {"ParamValidationError", "InvalidRegionError", "NoRegionError", "UnknownServiceError"}
-_CUT = {"BadDigest", "ConditionalRequestConflict", "IncompleteBody", "RequestTimeout"}
+_EXISTS = {"PreconditionFailed", "412", "ConditionalRequestConflict"}
 _PERMANENT = (
     FileExistsError,
     FileNotFoundError,
@@ -43,24 +43,7 @@ _PERMANENT = (
     TypeError,
     ValueError,
 )
-_WAIT = {408, 425, 429}  # a server that asks for patience
 _REFUSED = {errno.EINVAL, errno.EPERM, errno.ENOSYS, errno.ENAMETOOLONG, errno.EMSGSIZE}
-
-
-class EndedEarlyError(OSError):
-    """A response has fewer bytes than the object."""
-
-
-def is_permanent(error: BaseException) -> bool:
-    """Whether the same request would fail again."""
-    if _code(error) in _CUT or isinstance(error, UnicodeDecodeError):  # of a damaged response
-        return False
-    names = {type(cause).__name__ for cause in _causes(error)}
-    return (
-        bool(names & (_NO_CREDENTIALS | _INVALID))
-        or isinstance(error, _PERMANENT)
-        or (isinstance(error, OSError) and error.errno in _REFUSED)
-    )
 
 
 def reported(error: Exception) -> Exception:
@@ -73,7 +56,7 @@ def reported(error: Exception) -> Exception:
         return FileNotFoundError(str(cause))
     if status in (401, 403):
         return PermissionError(f"{status} {getattr(cause, 'message', '')}".strip())
-    if isinstance(status, int) and 400 <= status < 500 and status not in _WAIT:
+    if isinstance(status, int) and 400 <= status < 500:
         return OSError(errno.EINVAL, one_line(cause))
     return cause
 
@@ -85,7 +68,7 @@ def bucket_is_missing(error: BaseException) -> bool:
 
 def already_exists(error: BaseException) -> bool:
     """Whether an exclusive creation failed because the object exists."""
-    return isinstance(error, FileExistsError) or _code(error) in {"PreconditionFailed", "412"}
+    return isinstance(error, FileExistsError) or _code(error) in _EXISTS
 
 
 def explain(error: BaseException, scheme: str) -> str:
@@ -103,7 +86,11 @@ def explain(error: BaseException, scheme: str) -> str:
         return f"access is denied ({one_line(error)}); check the credentials and their permissions"
     if isinstance(error, NotImplementedError):
         return f"{scheme}:// cannot do this; use another protocol"
-    if is_permanent(error):
+    if (
+        names & _INVALID
+        or isinstance(error, _PERMANENT)
+        or (isinstance(error, OSError) and error.errno in _REFUSED)
+    ):
         return one_line(error)
     return f"{one_line(error).rstrip('.')}; check the network, and rerun the command"
 

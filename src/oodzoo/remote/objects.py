@@ -1,10 +1,14 @@
-"""Whole objects at URLs: listed, read, written, removed."""
+"""Whole objects at URLs: listed, read, written, removed.
+
+Requests are repeated by the clients of the object stores, not here.
+"""
 
 from __future__ import annotations
 
 import binascii
 import contextlib
 import hashlib
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -12,31 +16,34 @@ from typing import Any
 
 import msgspec
 
+from oodzoo._packages import optional_package
+from oodzoo._text import did_you_mean, one_line
 from oodzoo.errors import InputError
 from oodzoo.remote.failures import (
-    EndedEarlyError,
     RemoteError,
     already_exists,
     bucket_is_missing,
+    explain,
+    reported,
 )
-from oodzoo.remote.filesystems import filesystem_class, shared_filesystem
 from oodzoo.remote.location import Url
-from oodzoo.remote.requests import (
-    SECOND_AFTER,
-    SLOW,
-    call,
-    call_s3,
-    failure,
-    repeated,
-    request,
-)
 
 BLOCK = 8 * 2**20
 """Bytes of one request; larger objects are read in several."""
 _PARALLEL = 4
-_UNKNOWN = 64 * 2**20  # for the deadline of an object of unknown size
-_LONG = 600 * 2**20  # a listing of many pages: ten minutes
 _TIMES = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
+
+_PACKAGES = {
+    "s3": ("s3fs", "s3"),
+    "s3a": ("s3fs", "s3"),
+    "gs": ("gcsfs", "gs"),
+    "gcs": ("gcsfs", "gs"),
+}
+"""Protocol: its package, and the extra that installs it."""
+_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_")
+_CONNECTIONS = 64
+
+_opened: dict[Any, Any] = {}
 
 
 class RemoteFile(msgspec.Struct, frozen=True):
@@ -70,10 +77,14 @@ def list_files(url: Url) -> list[RemoteFile]:
             "table of them"
         )
     path = filesystem_class(url)._strip_protocol(str(url)).rstrip("/")
-    with _explained(url):
-        found = _entries(url)
+    try:
+        found = request(url, "find", detail=True)
+    except Exception as error:
+        if not isinstance(error, FileNotFoundError) or bucket_is_missing(error):
+            raise _failure(url, error) from error
+        found = {}
     files = []
-    for name, info in found:
+    for name, info in found.items():
         below = name.removeprefix(path)
         if info.get("type", "file") != "file" or name.endswith("/") or not below.startswith("/"):
             continue  # a folder, or the object that has this URL
@@ -87,7 +98,7 @@ def find_file(url: Url) -> RemoteFile | None:
         info = request(url, "info")
     except (FileNotFoundError, NotADirectoryError) as error:
         if bucket_is_missing(error):
-            raise failure(url, error) from error
+            raise _failure(url, error) from error
         return None
     except Exception as error:
         raise _failure(url, error) from error
@@ -121,34 +132,25 @@ def iter_blocks(file: RemoteFile) -> Iterator[bytes]:
 def write_file(url: Url, content: bytes) -> None:
     """Write an object as a whole; readers get the old one or the new one."""
     with _explained(url):
-        request(url, "pipe_file", content, n_bytes=len(content))
+        request(url, "pipe_file", content)
 
 
 def create_file(url: Url, content: bytes) -> bool:
-    """Write an object if there is none with this URL; return whether it was written.
+    """Write an object if there is none with this URL; return whether it now has this content.
 
-    Of several processes that do this at the same time, one gets True; the others must have
-    other contents. On protocols without exclusive creation, this is not certain.
+    Of several processes that do this at the same time with different contents, one gets True. On
+    protocols without exclusive creation, this is not certain.
     """
-    attempts = 0
-
-    def attempt(deadline: float) -> bool:
-        nonlocal attempts
-        attempts += 1
+    with _explained(url):
         try:
-            call(url, "pipe_file", content, mode="create", deadline=deadline)
+            request(url, "pipe_file", content, mode="create")
         except Exception as error:
             if not already_exists(error):
                 raise
-            if attempts == 1:
-                return False
-            # an attempt whose answer was lost may have succeeded
+            # it may be ours: an attempt of the client whose answer was lost
             file = find_file(url)
             return file is not None and read_file(file) == content
         return True
-
-    with _explained(url):
-        return repeated(url, attempt, n_bytes=len(content))
 
 
 def remove_files(urls: Iterable[Url]) -> None:
@@ -165,6 +167,66 @@ def remove_files(urls: Iterable[Url]) -> None:
 # --- requests ----------------------------------------------------------------------------------
 
 
+def filesystem_class(url: Url) -> Any:
+    """The class of fsspec for a protocol; an error if it is unknown or its package is missing."""
+    package, extra = _PACKAGES.get(url.scheme, ("fsspec", "remote"))
+    purpose = f"{str(url)!r}: {url.scheme}://"
+    registry = optional_package("fsspec.registry", extra=extra, purpose=purpose)
+    if package != "fsspec":
+        optional_package(package, extra=extra, purpose=purpose)
+    try:
+        return registry.get_filesystem_class(url.scheme)
+    except ValueError:
+        known = sorted({*registry.known_implementations, *registry.registry})
+        raise RemoteError(
+            f"{str(url)!r}: unknown protocol {url.scheme!r}; "
+            f"{did_you_mean(url.scheme, known) or 'expected one such as s3, gs or https'}"
+        ) from None
+    except ImportError as error:
+        raise RemoteError(f"{str(url)!r}: a package is missing: {one_line(error)}") from error
+
+
+def open_filesystem(url: Url) -> Any:
+    """The filesystem of a URL, to be used by this thread of this process.
+
+    Threads share those with asynchronous requests, whose connections and event loop belong to one
+    process; fsspec keeps one of the others for each thread. With other credentials or another
+    endpoint in the environment, another one is opened.
+    """
+    cls = filesystem_class(url)
+    options = cls._get_kwargs_from_urls(str(url))
+    is_shared = getattr(cls, "async_impl", False)
+    settings = tuple(sorted(i for i in os.environ.items() if i[0].startswith(_SETTINGS)))
+    key = os.getpid(), url.scheme, repr(sorted(options.items())), settings
+    if is_shared and key in _opened:
+        return _opened[key]
+    try:
+        filesystem = cls(use_listings_cache=False, skip_instance_cache=is_shared, **options)
+    except Exception as error:
+        raise RemoteError(f"{str(url)!r} cannot be opened: {one_line(error)}") from error
+    if hasattr(filesystem, "config_kwargs"):  # s3fs
+        # Its own attempts contain those of botocore, twice when reading: with the defaults of both,
+        # minutes would pass before an endpoint that is not there is reported.
+        defaults = {"retries": {"mode": "standard"}, "max_pool_connections": _CONNECTIONS}
+        filesystem.config_kwargs = defaults | filesystem.config_kwargs
+        filesystem.retries = 3
+        filesystem.max_concurrency = 1  # more would ask for the size before each reading
+    # connects with its first request, so one that another thread has opened first costs nothing
+    return _opened.setdefault(key, filesystem) if is_shared else filesystem
+
+
+def request(url: Url, method: str, *args: Any, **options: Any) -> Any:
+    """Call a method of the filesystem of a URL, such as `cat_file`, on the path of the URL."""
+    filesystem = open_filesystem(url)
+    try:
+        path = filesystem._strip_protocol(str(url))
+        return getattr(filesystem, method)(path, *args, **options)
+    except Exception as error:
+        if (found := reported(error)) is not error:
+            raise found from None
+        raise
+
+
 @contextlib.contextmanager
 def _explained(url: Url) -> Iterator[None]:
     try:
@@ -174,36 +236,10 @@ def _explained(url: Url) -> Iterator[None]:
 
 
 def _failure(url: Url, error: Exception) -> Exception:
-    return error if isinstance(error, InputError) else failure(url, error)
-
-
-def _entries(url: Url) -> list[tuple[str, Mapping[str, Any]]]:
-    filesystem = shared_filesystem(url)
-    if filesystem is not None and hasattr(filesystem, "_call_s3"):
-        return list(_s3_entries(url, filesystem))
-    try:
-        found = request(url, "find", detail=True, n_bytes=_LONG)
-    except FileNotFoundError as error:
-        if bucket_is_missing(error):
-            raise
-        return []
-    return list(found.items())
-
-
-def _s3_entries(url: Url, filesystem: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """List objects in S3 page by page: a page that fails is repeated, not the whole listing."""
-    bucket, key, _ = filesystem.split_path(str(url))
-    parameters = {"Bucket": bucket, "Prefix": f"{key}/" if key else ""}
-    while True:
-        page = repeated(
-            url,
-            lambda deadline: call_s3(filesystem, "list_objects_v2", deadline, **parameters),
-        )
-        for entry in page.get("Contents", ()):
-            yield f"{bucket}/{entry['Key']}", {**entry, "size": entry["Size"]}
-        if not page.get("IsTruncated"):
-            return
-        parameters["ContinuationToken"] = page["NextContinuationToken"]
+    """The error of a request as one line that quotes the URL."""
+    if isinstance(error, InputError):
+        return error
+    return RemoteError(f"{str(url)!r}: {explain(error, url.scheme)}")
 
 
 def _blocks(url: Url, file: RemoteFile) -> Iterator[bytes]:
@@ -226,22 +262,19 @@ def _blocks(url: Url, file: RemoteFile) -> Iterator[bytes]:
 
 
 def _read(url: Url, file: RemoteFile, size: int | None, **limits: int) -> bytes:
-    def attempt(deadline: float) -> bytes:
-        second = SECOND_AFTER + (size or 0) / SLOW
-        content: bytes = call(url, "cat_file", deadline=deadline, second_after=second, **limits)
-        if size is not None and len(content) != size:
-            _require_unchanged(file)
-            raise EndedEarlyError(f"a response ended early, after {len(content)} of {size} bytes")
-        return content
-
     try:
-        return repeated(url, attempt, n_bytes=_UNKNOWN if size is None else size)
+        content: bytes = request(url, "cat_file", **limits)
     except FileNotFoundError as error:
         if bucket_is_missing(error):
-            raise failure(url, error) from error
+            raise _failure(url, error) from error
         raise _changed(file, "it no longer exists") from error
     except Exception as error:
         raise _failure(url, error) from error
+    if size is not None and len(content) != size:
+        _require_unchanged(file)
+        ended = OSError(f"a response ended early, after {len(content)} of {size} bytes")
+        raise _failure(url, ended)
+    return content
 
 
 def _require_unchanged(file: RemoteFile) -> None:

@@ -12,8 +12,7 @@ from oodzoo._text import count
 from oodzoo.backend import to_numpy
 from oodzoo.errors import InputError
 from oodzoo.task.kinds import CLASSIFICATION, Kind, Task, require_kind
-from oodzoo.task.numbers import kind_of_numbers
-from oodzoo.task.texts import kind_of_texts, read_numbers, split_labels
+from oodzoo.task.texts import kind_of_numbers, kind_of_texts, read_numbers, split_labels
 
 SIZES = (1e-100, 1e100)
 """Sizes of numbers to predict."""

@@ -24,8 +24,7 @@ from oodzoo.data.sources.names import as_names, is_missing
 from oodzoo.errors import InputError
 from oodzoo.task import CLASSIFICATION, Kind, Labels, Task
 from oodzoo.task.arrays import require_variation
-from oodzoo.task.numbers import kind_of_numbers
-from oodzoo.task.texts import kind_of_texts, split_labels
+from oodzoo.task.texts import kind_of_numbers, kind_of_texts, split_labels
 
 _FLAGS = {"true": 1.0, "false": 0.0}
 _MOSTLY = 0.9

@@ -1,17 +1,23 @@
-"""Arrays and stores as sources: the same features, views of domains, and caching."""
+"""Arrays and stores as sources: the same features, views of domains, columns, and caching."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.store.data import FEATURE_DIM, compute, letters, record
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.store.data import FEATURE_DIM, compute, flip, letters, record
 
 from oodzoo.errors import InputError
+from oodzoo.features import cache
+from oodzoo.features.cache import read_cached, write_cached
+from oodzoo.features.columns import Columns
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import (
     ArraySource,
@@ -26,6 +32,8 @@ from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local
 from oodzoo.store.writer import writing
 from oodzoo.task import Task
+
+# --- source ------------------------------------------------------------------------------------
 
 
 def both(folder: Path) -> list[FeatureSource]:
@@ -75,36 +83,6 @@ def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
     assert calls == [source.domains, ("a", "b"), ("b", "c")]
 
 
-def test_arrays_and_a_store_are_seen_alike(tmp_path: Path) -> None:
-    arrays, stored = both(tmp_path)
-    for attribute in ("models", "domains", "classes"):
-        assert getattr(arrays, attribute) == getattr(stored, attribute)
-    assert arrays.facts("net") == stored.facts("net")
-    for domain in arrays.domains:
-        assert arrays.labels(domain).tolist() == stored.labels(domain).tolist()
-        for (one, _), (other, _) in zip(
-            arrays.shards("net", domain), stored.shards("net", domain), strict=True
-        ):
-            assert np.array_equal(one, other)
-    assert arrays.provenance == {"name": "arrays"}
-    assert set(stored.provenance) == {"name", "fingerprint"}
-
-
-def test_arrays_are_not_cached(tmp_path: Path) -> None:
-    source, _ = both(tmp_path)
-    counter = iter(range(2))
-    found = [source.cached("n", ["net"], lambda: {"n": np.array(next(counter))}) for _ in range(2)]
-    assert [int(arrays["n"]) for arrays in found] == [0, 1]
-
-
-def test_as_source(tmp_path: Path) -> None:
-    arrays, stored = both(tmp_path)
-    assert isinstance(stored, StoreSource)
-    assert as_source(arrays) is arrays
-    assert isinstance(as_source(stored.store), StoreSource)
-    assert isinstance(as_source({"net": np.ones((4, 2))}, [0, 1, 0, 1], list("aabb")), ArraySource)
-
-
 X, Y, D = np.ones((4, 2)), [0, 1, 0, 1], list("aabb")
 
 
@@ -133,13 +111,6 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], complaint: str) -> No
 def test_ranking_does_not_import_pillow() -> None:
     program = "import sys, oodzoo.ranking; assert 'PIL' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_the_path_of_a_store_is_a_source(tmp_path: Path) -> None:
-    _, source = both(tmp_path)
-    assert isinstance(source, StoreSource)
-    assert as_source(str(source.store.path)).models == source.models
-    assert as_source(source.store.path).domains == source.domains
 
 
 def test_facts_of_stored_models(tmp_path: Path) -> None:
@@ -203,3 +174,93 @@ def test_the_cache_knows_the_task(tmp_path: Path) -> None:
         source.cached("kind", ["net"], lambda: {"x": np.zeros(1)})
         found.append(sorted(path.name for path in (tmp_path / task / "cache/kind").iterdir()))
     assert found[0] != found[1]
+
+
+# --- columns -----------------------------------------------------------------------------------
+
+
+DOMAINS = np.repeat(["a", "b", "c"], 4)
+LABELS = np.tile([0, 1], 6)
+FEATURES = {
+    "one": np.random.default_rng(0).normal(size=(12, 7)),
+    "two": np.random.default_rng(1).normal(size=(12, 3)),
+}
+
+
+def test_samples_have_the_columns_and_domains_in_order() -> None:
+    columns = Columns({"two": np.array([2, 0]), "one": np.array([], dtype=int)})
+    samples = columns.samples(ArraySource(FEATURES, LABELS, DOMAINS), ["c", "a"])
+    assert columns.models == ("two",)
+    expected = np.concatenate([FEATURES["two"][d == DOMAINS][:, [2, 0]] for d in "ca"])
+    assert np.array_equal(samples.features, expected.astype(np.float32))
+    assert np.array_equal(samples.labels, np.concatenate([LABELS[d == DOMAINS] for d in "ca"]))
+    assert np.array_equal(samples.domains, np.repeat([0, 1], 4))
+
+
+@given(st.sets(st.integers(0, 19)), st.sets(st.integers(0, 4)))
+def test_columns_are_written_as_ranges(wide: set[int], narrow: set[int]) -> None:
+    source = ArraySource(
+        {"wide": np.ones((4, 20)), "narrow": np.ones((4, 5))}, [0, 1] * 2, list("aabb")
+    )
+    columns = Columns({"wide": np.array(sorted(wide)), "narrow": np.array(sorted(narrow))})
+    document = columns.to_dict()
+    for name, numbers in (("wide", wide), ("narrow", narrow)):
+        literal: list[int] = []
+        for part in filter(None, document[name].split(",")):
+            first, *last = map(int, part.split("-"))
+            literal += range(first, (last or [first])[0] + 1)
+        assert literal == sorted(numbers)
+    restored = Columns.from_dict(document, source)
+    assert {name: each.tolist() for name, each in restored.by_model.items()} == {
+        "wide": sorted(wide), "narrow": sorted(narrow),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["5", "0-5", "1,1", "2-1,0", "-1", "a", "0-999999999", 3, None])
+def test_other_columns_are_rejected(text: Any) -> None:
+    source = ArraySource({"m": np.ones((4, 5))}, [0, 1] * 2, list("aabb"))
+    with pytest.raises(InputError, match="the columns of the model 'm' must be ascending numbers"):
+        Columns.from_dict({"m": text}, source)
+
+
+# --- cache -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A cache file with the key "a"."""
+    path = tmp_path / "deep" / "a.npz"
+    write_cached(path, "a", {"n": np.array(1), "x": np.arange(3.0)})
+    return path
+
+
+def test_the_same_key_is_read_and_another_is_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = read_cached(path, "a")
+    assert found is not None
+    assert {name: array.tolist() for name, array in found.items()} == {"n": 1, "x": [0, 1, 2]}
+    assert read_cached(path, "b") is None
+    assert read_cached(path.with_name("b.npz"), "a") is None
+    write_cached(path, "b", {})
+    assert read_cached(path, "b") == {}
+    monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
+    assert read_cached(path, "b") is None
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text"])
+def test_a_damaged_file_is_not_read(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert read_cached(path, "a") is None
+
+
+def test_a_member_hidden_by_a_flipped_bit_is_not_left_out(path: Path) -> None:
+    """The central directory of a zip file has no checksum; a length in it hides what follows."""
+    with zipfile.ZipFile(path) as opened:
+        flip(path, 8 * (opened.start_dir + 33) + 6)
+    assert read_cached(path, "a") is None
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    write_cached(tmp_path / "file" / "a.npz", "a", {})

@@ -1,10 +1,10 @@
-"""The extraction loop: each image is decoded once, and failures stay local."""
+"""Extraction: each image is decoded once, and failures stay local."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,15 +28,159 @@ from tests.features.data import (
     spoil,
 )
 
+import oodzoo
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import UnreadableImageError
 from oodzoo.errors import InputError
-from oodzoo.events import Listener
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
+
+# --- extract -----------------------------------------------------------------------------------
+
+
+def test_features_are_those_of_a_literal_loop(made: Path, digits: Path, zoo: Zoo) -> None:
+    store = FeatureStore(made)
+    for spec in zoo():
+        for domain in store.domains:
+            features = store.features(spec.name, domain)
+            logits = store.logits(spec.name, domain)
+            for row in (0, 7, 14):
+                expected = literal(spec, digits / store.paths(domain)[row])
+                np.testing.assert_allclose(features[row], expected[0], rtol=1e-5, atol=1e-5)
+                np.testing.assert_allclose(logits[row], expected[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 15, 64])
+def test_the_batch_size_changes_nothing(
+    made: Path, digits: Path, zoo: Zoo, extract: Extract, tmp_path: Path, batch_size: int
+) -> None:
+    extract(digits, zoo(), tmp_path / "s", batch_size=batch_size)
+    for name in ("mlp_glyphs_augmented", "separable_shapes"):
+        np.testing.assert_allclose(
+            FeatureStore(tmp_path / "s").features(name, "chalk"),
+            FeatureStore(made).features(name, "chalk"),
+            rtol=1e-5,
+            atol=1e-5,
+        )
+
+
+def test_float16(made: Path, digits: Path, zoo: Zoo, extract: Extract, tmp_path: Path) -> None:
+    extract(digits, zoo(), tmp_path / "s", dtype="float16")
+    halved, whole = FeatureStore(tmp_path / "s"), FeatureStore(made)
+    for name in halved.models:
+        features = halved.features(name, "paper")
+        assert features.dtype == np.float16
+        np.testing.assert_array_equal(features, whole.features(name, "paper").astype(np.float16))
+
+
+def test_a_model_too_large_for_float16_is_left_out(
+    digits: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
+) -> None:
+    large = make_model(lambda batch: np.full((len(batch), 3), 1e5), name="large")
+    done = extract(digits, [large, make_model()], tmp_path / "s", dtype="float16")
+    assert done.failed == {"large": "values up to 1e+05 do not fit float16; store them as float32"}
+    assert FeatureStore(tmp_path / "s").models == ("function",)
+    assert not list((tmp_path / "s/models/large").rglob("*.npy"))
+    assert list((tmp_path / "s/models/function").rglob("*.npy"))
+
+
+def test_a_warning_names_a_model_that_failed(
+    data: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
+    blacken(one_of(data, "marker/1"))
+    with pytest.warns(UserWarning, match="model 'nan' is left out: .* returned NaN"):
+        store = oodzoo.extract(
+            data, [make_model(dark_is_nan, name="nan"), make_model()], tmp_path / "s"
+        )
+    assert store.models == ("function",)
+
+
+def test_a_warning_names_an_image_that_cannot_be_read(data: Path, zoo: Zoo, tmp_path: Path) -> None:
+    image = next(data.rglob("*.png"))
+    image.unlink()
+    image.symlink_to("nowhere.png")
+    path = image.relative_to(data).as_posix()
+    words = f"left out 1 image that cannot be read; the first is '{path}': No such file"
+    with pytest.warns(UserWarning, match=re.escape(words)):
+        store = oodzoo.extract(data, zoo(), tmp_path / "store", device="cpu")
+    assert store.n_images == len([*data.rglob("*.png")]) - 1
+
+
+def test_no_model_is_left(
+    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
+) -> None:
+    def fail(batch: Any) -> Any:
+        raise RuntimeError("broken")
+
+    with pytest.raises(
+        InputError, match=r"no model could be used; first error: model 'a': Runtime.*broken"
+    ):
+        extract(data, [make_model(fail, name="a"), make_model(fail, name="b")], tmp_path / "s")
+    with pytest.raises(InputError, match="no finished model yet"):
+        FeatureStore(tmp_path / "s")
+
+
+# --- copies of an image -----------------------------------------------------------------------
+
+
+def copy_three_times(image: Path, data: Path) -> list[str]:
+    """Into the same class, another class, and another domain."""
+    copies = ["marker/1/copy.png", "marker/2/copy.png", "paper/0/copy.png"]
+    for name in copies:
+        shutil.copy(image, data / name)
+    return copies
+
+
+def rows(store: FeatureStore, model: str) -> dict[str, tuple[str, Any]]:
+    """Class and features of each path."""
+    return {
+        path: (store.classes[label], row)
+        for domain in store.domains
+        for path, label, row in zip(
+            store.paths(domain), store.labels(domain), store.features(model, domain), strict=True
+        )
+    }
+
+
+def test_copies_have_a_row_each_and_are_decoded_once(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    image = one_of(data, "marker/1")
+    copies = copy_three_times(image, data)
+    assert extract(data, zoo(), tmp_path / "s").decoded == 45
+    store = FeatureStore(tmp_path / "s")
+    assert store.n_images == 48
+    (_, spec) = zoo()
+    found = rows(store, spec.name)
+    assert [found[name][0] for name in copies] == ["1", "2", "0"]
+    expected, _ = literal(spec, image)
+    for name in (*copies, image.relative_to(data).as_posix()):
+        np.testing.assert_allclose(found[name][1], expected, rtol=1e-5, atol=1e-5)
+    assert len(list(store.shard_files())) == 12  # features and logits of two models, three domains
+    assert sum(len(np.load(path)) for path, _ in store.shard_files()) == 4 * 45
+
+
+def test_copies_that_come_later_are_not_decoded(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, stamps: Stamps
+) -> None:
+    times = stamps(store)
+    image = one_of(data, "marker/1")
+    copies = copy_three_times(image, data)
+    done = extract(data, zoo(), store)
+    assert (done.decoded, done.shards) == (0, 0)
+    assert stamps(store) == times
+    extract(data, zoo(), tmp_path / "at once")
+    require_same_rows(store, tmp_path / "at once")
+    # the image has features as long as one of them is there
+    image.unlink()
+    (data / copies[0]).unlink()
+    assert extract(data, zoo(), store).decoded == 0
+    assert FeatureStore(store).n_images == 46
+
+
+# --- loop --------------------------------------------------------------------------------------
+
 
 # --- decoding once ----------------------------------------------------------------------------
 
@@ -46,28 +190,6 @@ def test_an_image_is_decoded_once_for_all_models(
 ) -> None:
     done = extract(digits, [*zoo(), make_model()], tmp_path / "s")
     assert (done.decoded, done.shards) == (45, 9)
-
-
-COUNT_OPENS = """
-import collections, sys
-opens = collections.Counter()
-sys.addaudithook(
-    lambda event, args: opens.update([str(args[0])])
-    if event == "open" and str(args[0]).endswith(".png") else None
-)
-from pathlib import Path
-import oodzoo
-oodzoo.extract(sys.argv[1], oodzoo.load_zoo("demo")[: int(sys.argv[3])], sys.argv[2])
-print(len(opens), *set(opens.values()))
-"""
-
-
-def test_files_are_opened_as_often_for_one_model_as_for_many(
-    digits: Path, process: Callable[..., subprocess.Popen[str]], tmp_path: Path
-) -> None:
-    runs = [process(COUNT_OPENS, digits, tmp_path / f"s{n}", f"{n}") for n in (1, 4)]
-    # once to tell whether an image has changed, once to decode it
-    assert [run.communicate() for run in runs] == [("45 2\n", "")] * 2
 
 
 def test_images_are_given_in_batches_of_bounded_size(
@@ -130,34 +252,6 @@ def test_a_model_that_fails_does_not_stop_the_others(
     assert store.n_images == 45
 
 
-def test_images_are_not_decoded_for_nobody(
-    data: Path, make_model: MakeModel, tmp_path: Path
-) -> None:
-    """A long data set is not read to its end when every model has failed."""
-    said: list[str] = []
-
-    class Spoiler(Listener):
-        def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-            if "failed" in facts:
-                said.append(facts["model"])
-                for path in data.rglob("paper/*/*.png"):
-                    path.write_bytes(b"would be skipped, if anyone looked")
-
-    def fail(batch: Any) -> Any:
-        raise RuntimeError("broken")
-
-    with pytest.raises(InputError, match="no model could be used"):
-        run_extraction(
-            ImageDomains(data),
-            [make_model(fail)],
-            tmp_path / "s",
-            ExtractionConfig(),
-            listener=Spoiler(),
-        )
-    assert said == ["function"]
-    assert not list((tmp_path / "s").rglob("*.npy"))
-
-
 # --- unreadable images ------------------------------------------------------------------------
 
 
@@ -213,30 +307,6 @@ def test_a_mended_image_gets_its_row(
         extract(data, zoo(), tmp_path / "s")
 
 
-def test_an_image_that_stays_unreadable_is_not_tried_again(
-    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
-) -> None:
-    spoil(one_of(data, "marker/1"))
-    extract(data, zoo(), tmp_path / "s")
-    before = tree(tmp_path / "s")
-    assert extract(data, zoo(), tmp_path / "s").decoded == 0
-    assert tree(tmp_path / "s") == before
-
-
-def test_a_skipped_image_that_goes_leaves_no_class_behind(
-    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
-) -> None:
-    (data / "marker/7").mkdir()
-    (data / "marker/7/only.png").write_bytes(b"no image")
-    extract(data, [make_model()], tmp_path / "s")
-    assert FeatureStore(tmp_path / "s").classes == ("0", "1", "2")
-    (data / "marker/7/only.png").unlink()
-    extract(data, [make_model()], tmp_path / "s")
-    assert FeatureStore(tmp_path / "s").classes == ("0", "1", "2")
-    assert FeatureStore(tmp_path / "s").skipped == {}
-    assert "7" not in (FeatureStore(tmp_path / "s").table.domain("marker").labels or [])
-
-
 def test_a_shard_without_a_readable_image(
     data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
 ) -> None:
@@ -270,15 +340,6 @@ def test_fail_stops_at_an_unreadable_image(
     done = extract(data, zoo(), tmp_path / "s", on_error="fail")
     assert done.decoded == 30
     require_same_rows(tmp_path / "s", made)
-
-
-def test_fail_then_skip(data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree) -> None:
-    spoil(one_of(data, "marker/1"))
-    with pytest.raises(InputError, match="cannot read"):
-        extract(data, zoo(), tmp_path / "s", on_error="fail")
-    extract(data, zoo(), tmp_path / "s")
-    extract(data, zoo(), tmp_path / "at once")
-    assert tree(tmp_path / "s") == tree(tmp_path / "at once")
 
 
 def test_an_image_that_can_be_decoded_later_gets_its_row(
@@ -369,58 +430,6 @@ def test_a_file_that_cannot_be_read_after_listing_is_not_recorded(
     done = extract(data, zoo(), store)
     assert (done.decoded, done.shards) == (15, 2)
     assert stamps(store).items() > kept.items()
-    assert tree(store) == tree(made)
-
-
-@pytest.mark.parametrize(("change", "reason"), CHANGES)
-def test_the_models_of_a_store_stay_if_a_file_cannot_be_read(
-    store: Path,
-    data: Path,
-    zoo: Zoo,
-    extract: Extract,
-    tree: Tree,
-    change: Callable[[Path], Any],
-    reason: str,
-) -> None:
-    """Other models have its features: without it the rows would not be aligned."""
-    dataset = ImageDomains(data)
-    assert dataset.digests
-    before = tree(store)
-    change(one_of(data, "marker/1"))
-    with pytest.raises(InputError, match=rf"1 image could not be read .*{reason}"):
-        extract(dataset, zoo("cnn_photos"), store)
-    after = tree(store)
-    assert {name: after[name] for name in before} == before
-    assert FeatureStore(store).models == ("mlp_glyphs_augmented", "separable_shapes")
-
-
-@pytest.mark.parametrize("change", [Path.unlink, blacken])
-def test_an_image_removed_or_replaced_after_listing_is_not_asked_for_again(
-    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, change: Callable[[Path], Any]
-) -> None:
-    dataset = ImageDomains(data)
-    assert dataset.digests
-    change(one_of(data, "marker/1"))
-    with pytest.raises(InputError, match="rerun the command to finish"):
-        extract(dataset, zoo(), tmp_path / "s")
-    extract(data, zoo(), tmp_path / "s")
-    extract(data, zoo(), tmp_path / "at once")
-    require_same_rows(tmp_path / "s", tmp_path / "at once")
-
-
-def test_fail_stops_at_a_file_that_cannot_be_read(
-    made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
-) -> None:
-    bad, store = one_of(data, "marker/1"), tmp_path / "s"
-    content = bad.read_bytes()
-    dataset = ImageDomains(data)
-    assert dataset.digests
-    bad.unlink()
-    with pytest.raises(InputError, match=rf"cannot read 'marker/1/{bad.name}': No such file"):
-        extract(dataset, zoo(), store, on_error="fail")
-    assert {path.name.partition(".")[0] for path in store.rglob("*.npy")} == {"00000-00000"}
-    restore(bad, content)
-    extract(data, zoo(), store, on_error="fail")
     assert tree(store) == tree(made)
 
 

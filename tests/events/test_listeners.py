@@ -1,4 +1,4 @@
-"""Log files: text and JSON, appended to, thinned, and checked before the work."""
+"""Every event reaches every listener; stages, facts, log files."""
 
 from __future__ import annotations
 
@@ -9,10 +9,130 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tests.events.heard import Heard
 
 from oodzoo.errors import InputError
-from oodzoo.events import Events, Listener, LogFile
+from oodzoo.events import Events, Listener, LogFile, Stage, extent
+from oodzoo.events.listener import plain_facts
+from oodzoo.features.source import ArraySource
+
+# --- listener ----------------------------------------------------------------------------------
+
+
+class Failing(Listener):
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        raise self._error
+
+
+def emit_all(events: Listener) -> None:
+    events.start("ranking", models=["net"])
+    events.progress("ranking", 1, 2, message="half")
+    events.metric("ranking", "net/score", 0.5, step=3)
+    events.artifact("ranking", Path("plot.svg"))
+    events.end("ranking", status="done")
+
+
+ALL = [
+    ("start", "ranking", {"models": ["net"]}),
+    ("progress", "ranking", {"done": 1, "total": 2, "message": "half"}),
+    ("metric", "ranking", {"name": "net/score", "value": 0.5, "step": 3}),
+    ("artifact", "ranking", {"path": Path("plot.svg")}),
+    ("end", "ranking", {"status": "done"}),
+]
+
+
+def test_every_event_reaches_every_listener() -> None:
+    one, two, three = Heard(), Heard(), Heard()
+    emit_all(Events([one, Events([two, Listener()]), three]))
+    assert one.events == two.events == three.events == ALL
+
+
+def test_a_listener_that_fails_is_left_out_with_one_warning() -> None:
+    heard = Heard()
+    events = Events([Failing(RuntimeError("disk\nfull")), heard])
+    expected = "Failing failed and gets no more events: RuntimeError: disk full"
+    with pytest.warns(UserWarning, match=expected) as caught:
+        emit_all(Events(events))
+    assert len(caught) == 1
+    emit_all(events)
+    assert heard.events == ALL + ALL
+
+
+@pytest.mark.parametrize("error", [InputError("no such folder"), KeyboardInterrupt()])
+def test_an_input_error_and_an_interrupt_stop_the_work(error: BaseException) -> None:
+    with pytest.raises(type(error)):
+        emit_all(Events([Failing(error), Heard()]))
+
+
+# --- facts -------------------------------------------------------------------------------------
+
+
+def test_what_json_can_express_stays() -> None:
+    facts = {
+        "text": "é", "none": None, "flag": True, "path": Path("a") / "b",
+        "integer": np.int64(3), "number": np.float32(0.5), "missing": float("nan"),
+        "list": ("a", 1), "nested": {"k": [1, {"x": Path("p")}]},
+    }  # fmt: skip
+    found = plain_facts(facts)
+    assert found == {
+        "text": "é", "none": None, "flag": True, "path": str(Path("a") / "b"),
+        "integer": 3, "number": 0.5, "missing": None,
+        "list": ["a", 1], "nested": {"k": [1, {"x": "p"}]},
+    }  # fmt: skip
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert type(found["flag"]) is bool
+
+
+def test_the_rest_is_left_out() -> None:
+    assert plain_facts({"a": object(), "b": [object()], "c": {"d": object()}, "e": 1}) == {"e": 1}
+
+
+# --- stage -------------------------------------------------------------------------------------
+
+
+def test_the_events_of_a_stage() -> None:
+    heard = Heard()
+    with Stage([heard], "ranking", models=["net"]) as stage:
+        stage.say("reading")
+        stage.progress(1, 2)
+        stage.say("half")
+        stage.finish("ranked", {"net/score": 0.5})
+    kinds = [kind for kind, _, _ in heard.events]
+    assert kinds == ["start", "progress", "progress", "progress", "metric", "end"]
+    assert heard.of("start") == [("ranking", {"models": ["net"]})]
+    assert heard.messages() == ["reading", "half"]
+    assert [facts["done"] for _, facts in heard.of("progress")] == [0, 1, 1]
+    assert heard.metrics("ranking") == {"net/score": 0.5}
+    [(_, end)] = heard.of("end")
+    assert end.keys() == {"status", "seconds", "result"}
+    assert (end["status"], end["result"]) == ("done", "ranked")
+    assert end["seconds"] >= 0
+
+
+@pytest.mark.parametrize("error", [ValueError("two\nlines"), KeyboardInterrupt()])
+def test_a_stage_that_fails_says_why_and_the_exception_goes_on(error: BaseException) -> None:
+    heard = Heard()
+    with pytest.raises(type(error)), Stage(heard, "ranking"):
+        raise error
+    [(_, end)] = heard.of("end")
+    assert end["status"] == "failed"
+    assert end["error"] == ("two lines" if str(error) else "KeyboardInterrupt")
+    assert "result" not in end
+
+
+def test_the_extent_of_features() -> None:
+    y, domains = np.tile([0, 1], 6), np.repeat(["a", "b", "c"], 4)
+    source = ArraySource({"net": np.ones((12, 2))}, y, domains)
+    assert extent(source) == {"models": ["net"], "domains": ["a", "b", "c"], "images": 12}
+
+
+# --- log file ----------------------------------------------------------------------------------
+
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -67,14 +187,6 @@ def test_lines_of_json(tmp_path: Path) -> None:
     ]
 
 
-def test_a_second_run_appends(tmp_path: Path) -> None:
-    for _ in range(2):
-        emit(LogFile(tmp_path / "log.txt"))
-    lines = text(tmp_path / "log.txt")
-    assert len(lines) == 14
-    assert lines[:7] == lines[7:]
-
-
 def test_progress_is_thinned_but_not_messages_and_failures(tmp_path: Path) -> None:
     log = LogFile(tmp_path / "log.jsonl")
     for stage in ("extraction", "ranking"):
@@ -95,14 +207,6 @@ def test_progress_is_thinned_but_not_messages_and_failures(tmp_path: Path) -> No
         plain = [each for each in here if "message" not in each and "failed" not in each]
         assert plain[0]["done"] == 0
         assert len(plain) < 500
-
-
-def test_a_stage_that_starts_again_says_where_it_is(tmp_path: Path) -> None:
-    log = LogFile(tmp_path / "log.txt")
-    for _ in range(2):
-        log.start("ranking")
-        log.progress("ranking", 1, 3)
-    assert text(tmp_path / "log.txt").count("ranking progress 1/3") == 2
 
 
 @pytest.mark.parametrize("place", ["missing/log.txt", "folder", "file/log.txt"])

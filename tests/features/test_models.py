@@ -1,0 +1,358 @@
+"""Models of a zoo: their records in a store, their layers, and the texts of classes."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from tests.features.data import (
+    Extract,
+    MakeModel,
+    Stamps,
+    Zoo,
+)
+from tests.fixtures import draw_digits
+from tests.predictor import conftest as fixtures
+from tests.small_clip import WIDTH, small_clip
+
+import oodzoo
+from oodzoo.errors import InputError
+from oodzoo.features.config import ExtractionConfig
+from oodzoo.features.extract import run_extraction
+from oodzoo.features.members import find_spec
+from oodzoo.features.timing import PASSES
+from oodzoo.features.work import Task, cut_tasks
+from oodzoo.store.class_embeddings import FILE, ClassEmbeddings
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.writer import PlannedShard
+from oodzoo.zoo import ModelSpec, load_zoo
+from oodzoo.zoo.layers import expand_layers
+from oodzoo.zoo.onnx import OnnxNetwork
+from oodzoo.zoo.prompts import PROMPTS, Prompts
+from oodzoo.zoo.sources import get_source
+from oodzoo.zoo.text_tower import embed_classes
+
+# --- members -----------------------------------------------------------------------------------
+
+
+timm, timm_spec = fixtures.timm, fixtures.timm_spec
+
+# --- zoos -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "complaint"),
+    [
+        ([], "the zoo is empty"),
+        ("", "'' is not a zoo"),
+        (["model", "model"], "the zoo names two models 'function'"),
+        ([print], r"is not a model; wrap .*model_from_callable"),
+    ],
+)
+def test_bad_zoos(
+    data: Path, make_model: MakeModel, tmp_path: Path, names: Any, complaint: str
+) -> None:
+    zoo = [make_model() if name == "model" else name for name in names] or names
+    with pytest.raises(InputError, match=complaint):
+        oodzoo.extract(data, zoo, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+# --- records ------------------------------------------------------------------------------------
+
+
+# --- how to load a model again ----------------------------------------------------------------
+
+
+def test_outputs_and_sha256_are_kept_even_if_the_zoo_does_not_state_them(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    (stated,) = zoo("separable_shapes")
+    bare = ModelSpec("bare", f"onnx/{stated.file}", mean=stated.mean, std=stated.std)
+    extract(data, [bare], tmp_path / "s")
+    kept = FeatureStore(tmp_path / "s").model("bare").spec
+    assert kept == {
+        "input_size": None,
+        "mean": list(stated.mean or ()),
+        "std": list(stated.std or ()),
+        "features": "features",
+        "logits": "logits",
+        "sha256": stated.sha256,
+    }
+
+
+# --- provenance -------------------------------------------------------------------------------
+
+
+ALWAYS = ("numpy", "oodzoo", "pillow")
+
+
+def test_the_store_keeps_versions_and_licence(
+    made: Path, data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
+) -> None:
+    onnx = FeatureStore(made).model("separable_shapes")
+    assert onnx.versions == {name: version(name) for name in (*ALWAYS, "onnxruntime")}
+    assert onnx.licence == "Apache-2.0"
+    extract(data, [make_model()], tmp_path / "s")
+    python = FeatureStore(tmp_path / "s").model("function")
+    assert python.versions == {name: version(name) for name in ALWAYS}
+    assert python.licence is None
+
+
+def test_the_store_keeps_arguments_and_random_weights(
+    data: Path, timm: Any, extract: Extract, tmp_path: Path
+) -> None:
+    built = ModelSpec(
+        "vit",
+        "timm/test_vit",
+        pretrained=False,
+        input_size=32,
+        arguments={"img_size": 32, "num_classes": 0},
+    )
+    extract(data, [built], tmp_path / "store")
+    store = FeatureStore(tmp_path / "store")
+    stored = store.model("vit")
+    assert stored.spec is not None
+    assert stored.spec["arguments"] == built.arguments
+    assert stored.spec["pretrained"] is False
+    # those of the store count, whatever a zoo says now
+    zoo = [ModelSpec("vit", "timm/test_vit", arguments={"depth": 1}, geometry={"crop": [8, 8]})]
+    for known in ([], zoo):
+        found = find_spec(store, stored, known)
+        assert (found.arguments, found.pretrained) == (built.arguments, False)
+    plain = msgspec.structs.replace(stored, spec={"input_size": 32})
+    assert find_spec(store, plain, zoo).arguments is None
+    assert find_spec(store, plain, zoo).geometry is None
+
+
+# --- layers ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def specs() -> list[ModelSpec]:
+    """The features and three layers of a network of the embedded zoo."""
+    return load_zoo("demo/resnet_contrastive@all")
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of images of each forward pass of an ONNX network, and of outputs."""
+    seen: list[int] = []
+    run = OnnxNetwork._run
+
+    def count(self: OnnxNetwork, batch: Any, names: Any) -> Any:
+        seen.append(len(names))
+        return run(self, batch, names)
+
+    monkeypatch.setattr(OnnxNetwork, "_run", count)
+    return seen
+
+
+def names(specs: list[ModelSpec]) -> list[str]:
+    return [spec.name for spec in specs]
+
+
+def test_layers_are_computed_in_one_forward_pass(
+    digits: Path, specs: list[ModelSpec], passes: list[int], extract: Extract, tmp_path: Path
+) -> None:
+    extract(digits, specs, tmp_path / "store", batch_size=5)
+    store = FeatureStore(tmp_path / "store")
+    assert list(store.models) == sorted(names(specs))
+    # features and three layers: 45 images in three domains, and passes that are timed
+    assert [n for n in passes if n > 3] == [4] * (9 + PASSES)
+    for spec in specs[1:]:
+        stored = store.model(spec.name)
+        assert stored.spec is not None
+        assert (stored.spec["layer"], stored.spec["pooling"]) == (spec.layer, "mean")
+    plain = store.model(specs[0].name).spec
+    assert plain is not None
+    assert "layer" not in plain
+
+
+def test_features_equal_those_of_each_layer_alone(
+    digits: Path, specs: list[ModelSpec], extract: Extract, tmp_path: Path
+) -> None:
+    extract(digits, specs, tmp_path / "together")
+    together = FeatureStore(tmp_path / "together")
+    for spec in specs:
+        extract(digits, [spec], tmp_path / spec.name)
+        alone = FeatureStore(tmp_path / spec.name)
+        assert alone.model(spec.name).fingerprint == together.model(spec.name).fingerprint
+        for domain in alone.domains:
+            np.testing.assert_allclose(
+                alone.features(spec.name, domain),
+                together.features(spec.name, domain),
+                rtol=1e-4,
+                atol=1e-5,
+            )
+
+
+def test_a_layer_can_be_added_later(
+    digits: Path,
+    specs: list[ModelSpec],
+    passes: list[int],
+    extract: Extract,
+    stamps: Stamps,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "store"
+    first = extract(digits, specs[:2], path)
+    before = stamps(path)
+    passes.clear()
+    again = extract(digits, specs, path)
+    assert (first.shards, again.shards) == (6, 6)
+    assert set(again.written) == set(names(specs[2:]))
+    assert max(passes[-3:]) == 2  # only the new layers are computed
+    shards = {file: stamp for file, stamp in before.items() if file.endswith(".npy")}
+    assert shards.items() <= stamps(path).items()
+    assert extract(digits, specs, path).shards == 0
+
+
+def test_layers_of_a_network_are_in_the_same_tasks() -> None:
+    models = ["a", "b@1", "c", "b@2", "b@3"]
+    planned = [PlannedShard(f"s{n}", [f"image{n}"], models) for n in range(40)]
+    domains = {f"image{n}": "d" for n in range(40)}
+    networks = {name: name[0] for name in models}
+    tasks = list(cut_tasks(planned, domains, 8, networks=networks))
+    assert all({"b@1", "b@2", "b@3"} <= set(task.models) for task in tasks if "b@1" in task.models)
+    done = [(model, shard) for task in tasks for model in task.models for shard in task.shards]
+    assert len(done) == len(set(done)) == 5 * 40
+    assert isinstance(tasks[0], Task)
+
+
+def test_time_is_that_up_to_the_layer(tmp_path: Path) -> None:
+    pytest.importorskip("timm")
+    base = ModelSpec("vit", "timm/test_vit@blocks.0+blocks.3", pretrained=False)
+    zoo = [*expand_layers(base, "this test"), ModelSpec("vit", "timm/test_vit", pretrained=False)]
+    data = draw_digits(tmp_path / "digits", 2)
+    store = oodzoo.extract(oodzoo.ImageDomains(data), zoo, tmp_path / "store", batch_size=2)
+    first, last, whole = (store.milliseconds_per_image(spec.name) for spec in zoo)
+    assert first is not None
+    assert last is not None
+    assert whole is not None
+    assert 0 < first < last < whole
+
+
+# --- class embedding ---------------------------------------------------------------------------
+
+
+NAMES = {"0": "zero", "1": "one", "2": "two"}
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> ModelSpec:
+    return small_clip(tmp_path)
+
+
+def _texts(store: oodzoo.FeatureStore) -> ClassEmbeddings:
+    found = store.class_embeddings("clip")
+    assert found is not None
+    return found
+
+
+def _extract(digits: Any, zoo: Any, store: Path, **options: Any) -> oodzoo.FeatureStore:
+    return oodzoo.extract(digits, zoo, store, device="cpu", **options)
+
+
+def test_by_default_the_classes_and_the_prompts_of_clip(
+    digits: Path, spec: ModelSpec, tmp_path: Path
+) -> None:
+    store = _extract(digits, [spec], tmp_path / "store")
+    found = _texts(store)
+    tower = get_source("open_clip").text_tower(spec, device="cpu")
+    assert tower is not None
+    assert (found.classes, found.names, found.prompts) == (("0", "1", "2"),) * 2 + (PROMPTS,)
+    np.testing.assert_allclose(found.embeddings, embed_classes(tower, "012", PROMPTS), atol=1e-6)
+    assert (found.scale, found.bias) == (tower.scale, 0.0)
+    assert found.embeddings.shape == (3, WIDTH)
+
+
+def test_other_texts_are_embedded_anew_and_nothing_else(
+    digits: Path, spec: ModelSpec, tmp_path: Path
+) -> None:
+    store = _extract(digits, [spec], tmp_path / "store", class_names=NAMES, prompts=["a {}."])
+    first = _texts(store)
+    assert (first.names, first.prompts) == (("zero", "one", "two"), ("a {}.",))
+    before = {path: path.stat().st_mtime_ns for path in store.path.rglob("*.npy")}
+
+    def again(prompts: Prompts) -> tuple[ClassEmbeddings, bool]:
+        """The embeddings, and whether the file was written."""
+        file = store.path / "models" / "clip" / FILE
+        written = file.stat().st_mtime_ns, file.stat().st_ino
+        config = ExtractionConfig(device="cpu", prompts=prompts)
+        opened, done = run_extraction(oodzoo.ImageDomains(digits), [spec], store.path, config)
+        assert done.shards == 0
+        assert done.warnings() == []
+        return _texts(opened), (file.stat().st_mtime_ns, file.stat().st_ino) != written
+
+    found, written = again(Prompts(templates=("the {}.", "a {}.")))
+    assert (found.names, found.prompts) == (first.names, ("the {}.", "a {}."))
+    assert written
+    assert np.abs(found.embeddings - first.embeddings).max() > 1e-3
+    found, written = again(Prompts())  # what was asked for the last time
+    assert (found.names, found.prompts) == (first.names, ("the {}.", "a {}."))
+    assert not written
+    other = NAMES | {"2": "a pair"}
+    found, written = again(Prompts(class_names=other))
+    assert (found.names, found.prompts) == (("zero", "one", "a pair"), ("the {}.", "a {}."))
+    assert written
+    assert {path: path.stat().st_mtime_ns for path in store.path.rglob("*.npy")} == before
+
+
+def test_a_new_class_keeps_the_names_of_the_others(
+    data: Path, spec: ModelSpec, tmp_path: Path
+) -> None:
+    store = _extract(data, [spec], tmp_path / "store", class_names=NAMES)
+    image = next((data / "chalk" / "0").iterdir())
+    (data / "chalk" / "a_third").mkdir()
+    image.rename(data / "chalk" / "a_third" / image.name)
+    found = _texts(_extract(data, [spec], store.path))
+    assert dict(zip(found.classes, found.names, strict=True)) == NAMES | {"a_third": "a third"}
+
+
+def test_a_model_whose_tokeniser_is_missing_has_features(
+    digits: Path, spec: ModelSpec, tmp_path: Path
+) -> None:
+    file = tmp_path / "clip" / "open_clip_config.json"
+    file.write_text(
+        file.read_text().replace('"heads": 2', '"heads": 2, "hf_tokenizer_name": "nobody/none"')
+    )
+    with pytest.warns(
+        UserWarning, match="model 'clip' has no zero-shot predictions: .*cannot load"
+    ):
+        store = _extract(digits, [spec], tmp_path / "store")
+    assert store.models == ("clip",)
+    assert store.class_embeddings("clip") is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"class_names": {"0": "zero"}}, "lack 2 classes of the data: '1', '2'"),
+        ({"class_names": NAMES | {"3": "x"}}, "have '3', which is not a class"),
+        ({"class_names": NAMES | {"2": "one"}}, "two classes have the name 'one'"),
+        ({"prompts": ["a photo"]}, "the prompt 'a photo' has no place"),
+        ({"prompts": []}, "there is no prompt"),
+    ],
+)
+def test_bad_texts_are_rejected_before_anything_is_computed(
+    digits: Path, zoo: Any, tmp_path: Path, options: Any, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        _extract(digits, zoo("mlp_glyphs_augmented"), tmp_path / "store", **options)
+    assert not (tmp_path / "store").exists()
+
+
+def test_numbers_have_no_class_names(digits: Path, zoo: Any, tmp_path: Path) -> None:
+    rows = [
+        f"{path.relative_to(digits)},{at % 2},{at}.5"
+        for at, path in enumerate(digits.rglob("*.png"))
+    ]
+    (tmp_path / "table.csv").write_text("\n".join(["path,domain,label", *rows]))
+    numbers = oodzoo.ImageDomains(tmp_path / "table.csv", root=digits, task="regression")
+    with pytest.raises(InputError, match="prompts are for classification, and the task is regr"):
+        _extract(numbers, zoo("mlp_glyphs_augmented"), tmp_path / "store", prompts=["a {}"])
