@@ -50,21 +50,6 @@ def test_samples_are_ordered_by_domain_class_and_path(photos: Path) -> None:
     assert all(data.open(i) for i in range(len(data)))
 
 
-def test_the_local_file_of_a_sample_is_deprecated(photos: Path) -> None:
-    data = ImageDomains(photos)
-    with pytest.warns(FutureWarning, match=r"file\(sample\) is deprecated; use root"):
-        assert data.file(data.samples[3]).read_bytes() == data.open(3)
-    images = [path.read_bytes() for path in photos.rglob("*.png")]
-    data = ImageDomains(images, labels=[0, 1] * 4, domains=[0, 0, 1, 1] * 2)
-    with (
-        pytest.warns(FutureWarning, match="is deprecated"),
-        pytest.raises(
-            InputError, match=r"the images of 'list' have no local folder; use open\(i\)"
-        ),
-    ):
-        data.file(data.samples[0])
-
-
 def test_order_does_not_come_from_the_file_system(photos: Path, tmp_path: Path) -> None:
     images = sorted(p for p in photos.rglob("*.png"))
     for copy, order in (("ahead", images), ("back", images[::-1])):

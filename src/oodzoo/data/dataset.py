@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePath
@@ -180,23 +179,6 @@ class ImageDomains(ImageFiles):
     def open(self, i: int) -> bytes:
         """Return the bytes of the image file of a sample."""
         return read_bytes(self.files[i])
-
-    def file(self, sample: Sample) -> Path:
-        """Return the local file of a sample. Deprecated: use `root / sample.path`, or `open`.
-
-        Raises
-        ------
-        InputError
-            If the images are not files below one local folder.
-        """
-        warnings.warn(
-            "ImageDomains.file(sample) is deprecated; use root / sample.path, or open(i)",
-            FutureWarning,
-            stacklevel=2,
-        )
-        if self.root is None:
-            raise InputError(f"the images of {self.name!r} have no local folder; use open(i)")
-        return self.root / sample.path
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Count the images by domain and class, or by domain and label, zeros included.
