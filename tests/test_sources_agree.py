@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from tests.fixtures import draw_digits
 from tests.s3 import Bucket
-from tests.sources import DECODED, WITH_FILES, Given, Outcome, extract, outcome, tars
+from tests.sources.kinds import DECODED, WITH_FILES, Given, Outcome, extract, outcome, tars
 
 import oodzoo
 from oodzoo.zoo import ModelSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oodzoo.data.class_names import similar_classes
+from oodzoo.data.issues import similar_classes
 
 
 def found(*domains: str) -> list[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from PIL import Image
 
+from oodzoo.data.contents import inspect_images
 from oodzoo.data.files import LocalFile
-from oodzoo.data.inspection import inspect_images
 
 
 def test_facts_of_each_image_in_order(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oodzoo.data import issues
 from oodzoo.data.listing import Issue, Sample
-from oodzoo.data.spread import Spread
+from oodzoo.data.summary_rows import Spread
 
 SAMPLES = [
     Sample("day/cat/1", "day", "cat"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.data.periods import PERIODS, equal_parts, period_of, read_dates
+from oodzoo.data.proposals import PERIODS, equal_parts, period_of, read_dates
 
 DAYS = st.dates(date(1900, 1, 1), date(2100, 12, 31))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oodzoo.data.listing import Listing, Sample
-from oodzoo.data.proposing import describe, is_request, label_sets, propose_for
+from oodzoo.data.proposals import describe, is_request, label_sets, propose_for
 from oodzoo.errors import InputError
 from oodzoo.task import CLASSIFICATION, Task
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.data.listing import Sample
-from oodzoo.data.spread import overlap, spreads
+from oodzoo.data.summary_rows import overlap, spreads
 from oodzoo.task import Task
 
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)

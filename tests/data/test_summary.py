@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 from tests.oracles import mixtures
-from tests.sources import DECODED, WITH_FILES
+from tests.sources.kinds import DECODED, WITH_FILES
 
 import oodzoo
 from oodzoo._html import html_text

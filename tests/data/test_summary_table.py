@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent
-from oodzoo.data.summary_table import columns_and_rows
+from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent, columns_and_rows
 
 SOUND = DomainSummary(
     domain="day",

@@ -6,8 +6,7 @@ import hashlib
 
 import msgspec
 
-from oodzoo.data.files import LocalFile, StoredFile, absolute, read_bytes
-from oodzoo.data.text_files import TextFile, modality_of
+from oodzoo.data.files import LocalFile, StoredFile, TextFile, absolute, modality_of, read_bytes
 
 
 def test_the_bytes_are_the_text() -> None:

@@ -12,8 +12,7 @@ from sklearn.metrics import adjusted_rand_score
 from tests.oracles import domains as oracle
 
 from oodzoo.data.proposals import MIN_IMAGES
-from oodzoo.domains.clusters import choose, cluster, confined_classes, stability_of
-from oodzoo.domains.embedding import Floats
+from oodzoo.domains.clusters import Floats, choose, cluster, confined_classes, stability_of
 from oodzoo.errors import InputError
 
 

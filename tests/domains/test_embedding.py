@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.oracles import domains as oracle
 
-from oodzoo.domains.embedding import PER_MODEL, embed, principal_components
+from oodzoo.domains.clusters import PER_MODEL, embed, principal_components
 from oodzoo.errors import InputError
 from oodzoo.features.source import ArraySource
 

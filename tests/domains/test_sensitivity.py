@@ -10,8 +10,8 @@ from scipy.stats import weightedtau
 from tests.domains.conftest import Hidden
 
 import oodzoo
+from oodzoo.domains.proposing import compare_rankings, rank_by_each
 from oodzoo.domains.result import Sensitivity
-from oodzoo.domains.sensitivity import compare_rankings, rank_by_each
 from oodzoo.errors import InputError
 from oodzoo.ranking.result import Ranking
 from oodzoo.store.feature_store import FeatureStore

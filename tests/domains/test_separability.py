@@ -7,7 +7,7 @@ import pytest
 from sklearn.model_selection import GroupKFold, KFold
 from tests.oracles import domains as oracle
 
-from oodzoo.domains.separability import separability
+from oodzoo.domains.clusters import separability
 
 RNG = np.random.default_rng(0)
 

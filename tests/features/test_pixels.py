@@ -11,8 +11,7 @@ import pytest
 from PIL import Image
 
 from oodzoo._io import file_digest
-from oodzoo.data.files import LocalFile, UnreadableImageError
-from oodzoo.data.text_files import TextFile
+from oodzoo.data.files import LocalFile, TextFile, UnreadableImageError
 from oodzoo.features.pixels import Decoding, HashedFile
 from oodzoo.zoo.preprocessing import Geometry, square
 

@@ -11,20 +11,22 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from oodzoo._text import count
-from oodzoo.data.class_names import similar_classes
-from oodzoo.data.contents import ImageFiles
-from oodzoo.data.files import ImageFile, read_bytes
-from oodzoo.data.inspection import inspect_images
-from oodzoo.data.issues import also_unlabelled, find_identical, identical_images, shared_groups
+from oodzoo.data.contents import ImageFiles, inspect_images
+from oodzoo.data.files import ImageFile, modality_of, read_bytes
+from oodzoo.data.issues import (
+    also_unlabelled,
+    find_identical,
+    identical_images,
+    shared_groups,
+    similar_classes,
+)
 from oodzoo.data.listing import Issue, Sample, counted_outputs, labels_of, task_line
-from oodzoo.data.proposals import Candidate
-from oodzoo.data.proposing import is_request, propose_for
+from oodzoo.data.proposals import Candidate, is_request, propose_for
 from oodzoo.data.sampling import stratified_sample
+from oodzoo.data.sources.base import Options, require_each
 from oodzoo.data.sources.choice import open_source
-from oodzoo.data.sources.options import Options, require_each
 from oodzoo.data.sources.targets import require_varied
 from oodzoo.data.summary import Summary, summarise
-from oodzoo.data.text_files import modality_of
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError, NoDomainsError
 from oodzoo.events import Progress
@@ -65,7 +67,7 @@ class ImageDomains(ImageFiles):
         frame of numbers, or of zeros and ones.
         For a source with less than two domains, `domains` can be "propose" (the best column for
         domains, or else one domain); for any, "one" (one domain) or "column:NAME". See
-        :mod:`oodzoo.data.proposing`.
+        :mod:`oodzoo.data.proposals`.
     task : {"classification", "regression", "multilabel"}, optional
         What the labels are: classes, numbers, or several labels per image. By default, what they
         look like; an InputError asks for the task where they could be of two kinds.

@@ -11,8 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oodzoo._text import file_size, one_line
-from oodzoo.data.files import ImageFile, UnreadableImageError
-from oodzoo.data.text_files import modality_of
+from oodzoo.data.files import ImageFile, UnreadableImageError, modality_of
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig, PassTime
 from oodzoo.features.fetching import Fetching

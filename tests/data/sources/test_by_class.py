@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.sources.by_class import is_by_class, list_by_class
+from oodzoo.data.sources.base import Options
 from oodzoo.data.sources.choice import open_source
-from oodzoo.data.sources.options import Options
+from oodzoo.data.sources.folder import is_by_class, list_by_class
 from oodzoo.errors import InputError
 
 CLASSES = ("cat", "dog")
@@ -34,7 +34,7 @@ def test_the_names_of_the_classes_tell(paths: list[str], expected: bool) -> None
 
 
 def test_a_folder_of_classes_is_one_domain_with_its_name(photos: Path) -> None:
-    listing = list_by_class(photos / "day", CLASSES)
+    listing = list_by_class(photos / "day", CLASSES, ())
     assert listing is not None
     assert {(s.domain, s.label, s.path) for s in listing.samples} == {
         ("day", label, f"{label}/{name}.png") for label in CLASSES for name in "12"
@@ -46,14 +46,14 @@ def test_images_beside_the_classes_are_reported(
     photos: Path, write_image: Callable[[Path], Path]
 ) -> None:
     write_image(photos / "day" / "loose.png")
-    listing = list_by_class(photos / "day", CLASSES)
+    listing = list_by_class(photos / "day", CLASSES, ())
     assert listing is not None
     assert len(listing.samples) == 4
     assert "1 image outside any class folder" in str(listing.issues[0])
 
 
 def test_a_folder_of_domains_stays_one(photos: Path) -> None:
-    assert list_by_class(photos, CLASSES) is None
+    assert list_by_class(photos, CLASSES, ()) is None
     listing = open_source(str(photos), Options(classes=CLASSES))
     assert {s.domain for s in listing.samples} == {"day", "night"}
     listing = open_source(str(photos / "day"), Options(classes=CLASSES))

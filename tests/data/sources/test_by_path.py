@@ -6,7 +6,7 @@ import pytest
 
 from oodzoo.data.files import EmbeddedFile
 from oodzoo.data.listing import Listing
-from oodzoo.data.sources.by_path import list_by_path
+from oodzoo.data.sources.folder import list_by_path
 from oodzoo.errors import InputError
 
 

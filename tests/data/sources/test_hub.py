@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from oodzoo import InputError
-from oodzoo.data.sources.hub import HubName, parse_hub_url
+from oodzoo.data.sources.huggingface import HubName, parse_hub_url
 from oodzoo.remote.location import Url
 
 datasets = pytest.importorskip("datasets")
@@ -107,7 +107,7 @@ def open_urls(folder: Path, urls: list[str], **environment: str) -> list[Any]:
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("hub")
     write_data_sets(root)
-    command = [sys.executable, "-m", "tests.data.sources.hub_server", str(root)]
+    command = [sys.executable, "-m", "tests.sources.hub_server", str(root)]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         cwd=Path(__file__).parents[3],

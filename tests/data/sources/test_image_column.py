@@ -11,7 +11,7 @@ import pytest
 from oodzoo import ImageDomains
 from oodzoo.data.files import LocalFile, ObjectImage
 from oodzoo.data.images import decode
-from oodzoo.data.sources.image_column import ImageColumn, has_files
+from oodzoo.data.sources.huggingface import ImageColumn, has_files
 
 datasets = pytest.importorskip("datasets")
 

@@ -10,8 +10,8 @@ import pytest
 from oodzoo import InputError
 from oodzoo.data.files import LocalFile
 from oodzoo.data.listing import Sample
+from oodzoo.data.sources.base import Options
 from oodzoo.data.sources.labelled import as_list, collect_roles, list_labelled, row_names
-from oodzoo.data.sources.options import Options
 
 FILES = [LocalFile("a"), LocalFile("b")]
 

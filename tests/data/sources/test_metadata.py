@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.sources.metadata import as_texts, read_metadata
+from oodzoo.data.sources.columns import as_texts, read_metadata
 from oodzoo.errors import NoDomainsError
 
 ROWS = 60

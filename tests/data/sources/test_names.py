@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oodzoo.data.sources.names import (
+from oodzoo.data.sources.columns import (
     as_groups,
     as_names,
     find_columns,

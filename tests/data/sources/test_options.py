@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oodzoo import InputError
-from oodzoo.data.sources.options import Options, require_columns, require_each, require_used
+from oodzoo.data.sources.base import Options, require_columns, require_each, require_used
 
 
 def test_roles_that_are_not_given_are_missing() -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.s3 import Bucket
 
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.sources.remote_folder import list_remote_images
+from oodzoo.data.sources.folder import images_below
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
 
@@ -56,7 +56,7 @@ def test_one_listing_whatever_the_number_of_images(s3: Bucket, photos: str) -> N
 
 
 def test_all_images_below(photos: str) -> None:
-    found = list_remote_images(Url(photos))
+    found = images_below(Url(photos))[0]
     assert list(found) == sorted(
         key.removeprefix("photos/") for key in KEYS if "/." not in key and not key.endswith("txt")
     )

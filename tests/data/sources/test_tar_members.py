@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.data.sources.archives import write_tar
 from tests.store.data import refusal as refused
 
-from oodzoo.data.sources.tar_members import Member, list_members
+from oodzoo.data.sources.tar import Member, list_members
 from oodzoo.errors import InputError
 
 TWO = {"a/1.png": b"x" * 700, "a/2.png": b"y" * 512}

@@ -1,6 +1,6 @@
 """A server process that answers as the Hugging Face Hub does, with data sets from a folder.
 
-`python -m tests.data.sources.hub_server FOLDER` prints its port. `FOLDER/OWNER/NAME` is a data set;
+`python -m tests.sources.hub_server FOLDER` prints its port. `FOLDER/OWNER/NAME` is a data set;
 the file `.gated` in it refuses all requests.
 """
 
