@@ -295,12 +295,6 @@ def test_identical_images(photos: Path, copy: str, kinds: list[str]) -> None:
     assert {issue.paths for issue in issues} == {tuple(sorted(("day/cat/1.png", copy)))}
 
 
-def test_domain_linked_to_another_is_a_leak(photos: Path) -> None:
-    (photos / "dusk").symlink_to("day")
-    (leak,) = [issue for issue in ImageDomains(photos).check() if issue.kind == "leak"]
-    assert len(leak.paths) == 8
-
-
 def test_labelled_images_in_an_unlabelled_domain_are_a_leak(
     photos: Path, tmp_path: Path, write_image: WriteImage
 ) -> None:

@@ -102,6 +102,12 @@ def csv(text: str | bytes) -> Made:
     ("nope://bucket/photos", {}, "nope"),
     ("https://server/photos", {}, "a web server gives no list of files; give the URLs of files"),
     ("hf://ada/photos", {}, "does not name a data set; did you mean hf://datasets/ada/photos?"),
+    ("hf://datasets/photos", {}, "does not name a data set; expected hf://datasets/OWNER/NAME"),
+    ("hf://datasets/ada/@v1", {}, "does not name a data set; expected hf://datasets/OWNER/NAME"),
+    ("hf://datasets/ada/photos?splits=train", {}, "unknown option 'splits=train' in 'hf://datasets"),
+    ("hf://datasets/ada/photos?splits=train", {}, "did you mean split?"),
+    ("hf://datasets/ada/photos?split", {}, "; expected NAME=VALUE"),
+    ("hf://datasets/ada/photos?x=1", {}, "; expected hf://datasets/OWNER/NAME[@REVISION]"),
     ("memory://empty/photos", {}, "no files found below 'memory://empty/photos'; check the URL"),
     ("photos", {"columns": "label=y"}, "columns= must be a dict such as {'label': 'y'}, got 'lab"),
     ("photos", {"columns": ["label"]}, "columns= must be a dict"),
@@ -212,6 +218,11 @@ IN_PHOTOS = {"root": "photos"}
     (csv(HEAD + ROWS), {"columns": {"image": "i"}}, "has no use for a column 'image'; it uses pat"),
     (csv(HEAD + ROWS), {"columns": {"class": "i"}}, f"unknown role 'class' for {TABLE}; expected"),
     ({"day": csv(HEAD + ROWS)}, {}, f"domain 'day': {TABLE} has domains of its own; give it witho"),
+    *((csv(HEAD + f"{path},day,cat\n"), {"root": "memory://rows/photos"}, f"the path {path!r} is o")
+      for path in ("../x.png", "/x.png", "memory://other/x.png", "day/../../x.png")),
+    (csv(HEAD + "9.png,day,cat\n"), {"root": "memory://rows/photos"},
+     "line 2: no such file in 'memory://rows/photos': '9.png'"),
+    (csv(HEAD + "memory://rows/9.png,day,cat\n"), {}, "line 2: no such file: 'memory://rows/9.png'"),
     ("memory://none/table.csv", {}, "no such file: 'memory://none/table.csv'"),
     (csv(",".join(f"c{i}" for i in range(500))), {}, "'c19', …; name them with"),
 )  # fmt: skip
@@ -219,6 +230,24 @@ def test_csv_tables(source: Any, options: dict[str, Any], words: str) -> None:
     if isinstance(source, dict):
         source = {domain: made() for domain, made in source.items()}
     assert words in refusal(source, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("label", "columns must be ROLE=NAME,…, got 'label' in 'label'"),
+        ("", "columns must be ROLE=NAME,…, got ''"),
+        ("label=", "got 'label='"),
+        ("=y", "got '=y'"),
+        ("label=y,,domain=d", "got ''"),
+        ("class=y", "unknown role 'class' in 'class=y'; expected one of path, image, text"),
+        ("label=y,label=z", "columns name 'label' twice"),
+        ("label = y,domain=site", "has no columns 'y', 'site', it has 'path', 'domain', 'label'"),
+    ],
+)
+def test_columns_of_the_command_line(text: str, words: str, run: Callable[..., Any]) -> None:
+    table = csv(HEAD + ROWS)()
+    assert words in run("data", table, "--columns", text).complaint
 
 
 # --- labels of tables -------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -142,30 +143,14 @@ def columns_of(data: oodzoo.ImageDomains) -> dict[str, list[Any]]:
     }
 
 
+def table(kind: str) -> Make:
+    """A table with the places of the files."""
+    return lambda data, to: Given(TABLES[kind](columns_of(data), to), {})
+
+
 def folder(data: oodzoo.ImageDomains, to: Path) -> Given:
     assert data.root is not None
     return Given(data.root, {})
-
-
-def csv_table(data: oodzoo.ImageDomains, to: Path) -> Given:
-    """A table elsewhere, with other names of columns, and rows in another order."""
-    columns = {
-        "site": [s.domain for s in data.samples[::-1]],
-        "y": [s.label for s in data.samples[::-1]],
-        "filepath": [s.path for s in data.samples[::-1]],
-    }
-    names = {"path": "filepath", "label": "y", "domain": "site"}
-    return Given(csv_file(columns, to), {"root": data.root, "columns": names})
-
-
-def data_frame(data: oodzoo.ImageDomains, to: Path) -> Given:
-    columns = columns_of(data)
-    columns["file"] = columns.pop("path")
-    return Given(pandas_frame(columns, to), {"root": data.root, "columns": {"path": "file"}})
-
-
-def hf_in_memory(data: oodzoo.ImageDomains, to: Path) -> Given:
-    return Given(hf_dataset(columns_of(data), to), {})
 
 
 def hf_on_disk(data: oodzoo.ImageDomains, to: Path) -> Given:
@@ -260,9 +245,9 @@ def numpy_pixels(data: oodzoo.ImageDomains, to: Path) -> Given:
 
 WITH_FILES: dict[str, Make] = {
     "folder": folder,
-    "CSV": csv_table,
-    "DataFrame": data_frame,
-    "HF in memory": hf_in_memory,
+    "CSV": table("CSV"),
+    "DataFrame": table("pandas"),
+    "HF in memory": table("HF in memory"),
     "HF on disk": hf_on_disk,
     "ImageFolder": image_folders,
     "class folders": class_folders,
@@ -277,6 +262,221 @@ WITH_FILES: dict[str, Make] = {
 
 DECODED: dict[str, Make] = {"torch Dataset": torch_dataset, "NumPy": numpy_pixels}
 """Sources that have only pixels."""
+
+
+# --- variants of these sources ----------------------------------------------------------------
+
+VARIANTS: dict[str, Make] = {}
+"""Further sources with the bytes of the image files: another form, another way to give them."""
+
+Function = Callable[[oodzoo.ImageDomains, Path], Any]
+
+
+def variant(name: str, **options: Any) -> Callable[[Function], Function]:
+    """Register a function that returns a source, or a source with options."""
+
+    def register(function: Function) -> Function:
+        def make(data: oodzoo.ImageDomains, to: Path) -> Given:
+            found = function(data, to)
+            return found if isinstance(found, Given) else Given(found, options)
+
+        VARIANTS[name] = make
+        return function
+
+    return register
+
+
+def parts(data: oodzoo.ImageDomains) -> dict[str, dict[str, list[Any]]]:
+    """The columns of each domain, without that of the domain."""
+    columns = columns_of(data)
+    rows = {d: [at for at, x in enumerate(columns["domain"]) if x == d] for d in data.domains}
+    return {
+        d: {name: [columns[name][at] for at in some] for name in ("path", "label")}
+        for d, some in rows.items()
+    }
+
+
+@variant("HF splits")
+def hf_splits(data: oodzoo.ImageDomains, to: Path) -> Any:
+    rows = hf_dataset(columns_of(data), to)
+    splits = {"train": rows.select(range(5)), "test": rows.select(range(5, len(data)))}
+    return pytest.importorskip("datasets").DatasetDict(splits)
+
+
+@variant("HF domains")
+def hf_domains(data: oodzoo.ImageDomains, to: Path) -> Any:
+    splits = {domain: hf_dataset(columns, to) for domain, columns in parts(data).items()}
+    return pytest.importorskip("datasets").DatasetDict(splits)
+
+
+@variant("HF columns by type")
+def hf_columns_by_type(data: oodzoo.ImageDomains, to: Path) -> Any:
+    rows = hf_dataset(columns_of(data), to).rename_columns({"image": "img", "label": "kind"})
+    rows = rows.class_encode_column("kind").class_encode_column("domain")
+    return rows.add_column("n", list(range(len(data)))).with_transform(lambda _: {"img": [None]})
+
+
+@variant("HF paths")
+def hf_paths(data: oodzoo.ImageDomains, to: Path) -> Any:
+    columns = columns_of(data)
+    columns["image"] = [Path(path).relative_to(data.name).as_posix() for path in columns["path"]]
+    del columns["path"]
+    rows = pytest.importorskip("datasets").Dataset.from_dict(columns)
+    return Given(rows, {"root": data.name})
+
+
+def relative(data: oodzoo.ImageDomains) -> dict[str, list[Any]]:
+    """Columns with images and the paths of the folder."""
+    columns = columns_of(data)
+    contents = [Path(path).read_bytes() for path in columns["path"]]
+    names = [Path(path).relative_to(data.name).as_posix() for path in columns["path"]]
+    return {**columns, "image": contents, "path": names}
+
+
+for _kind in ("binary", "large_binary", "binary_view", "struct"):
+
+    @variant(f"Parquet {_kind}")
+    def parquet_of(data: oodzoo.ImageDomains, to: Path, kind: str = _kind) -> Any:
+        arrow = pytest.importorskip("pyarrow")
+        columns = relative(data)
+        image: Any = columns["image"]
+        if kind == "struct":
+            pairs = zip(image, columns.pop("path"), strict=True)
+            image = [{"bytes": content, "path": path} for content, path in pairs]
+        elif hasattr(arrow, kind):
+            image = arrow.array(image, getattr(arrow, kind)())
+        else:
+            pytest.skip("this version of pyarrow does not have this kind of columns")
+        return write_parquet(to / "x.parquet", {**columns, "image": image}, row_group_size=3)
+
+
+@variant("Parquet dictionaries")
+def parquet_dictionaries(data: oodzoo.ImageDomains, to: Path) -> Any:
+    table = pytest.importorskip("pyarrow").table(relative(data))
+    for name in ("label", "domain"):
+        encoded = table[name].dictionary_encode()
+        table = table.set_column(table.schema.get_field_index(name), name, encoded)
+    return write_parquet(to / "x.parquet", table)
+
+
+@variant("Parquet classes")
+def parquet_classes(data: oodzoo.ImageDomains, to: Path) -> Any:
+    rows = hf_dataset(columns_of(data), to)
+    rows.class_encode_column("domain").class_encode_column("label").to_parquet(to / "x.parquet")
+    return to / "x.parquet"
+
+
+@variant("Parquet structs of paths")
+def parquet_structs_of_paths(data: oodzoo.ImageDomains, to: Path) -> Any:
+    """As datasets writes them if it is told not to embed files."""
+    arrow, columns = pytest.importorskip("pyarrow"), relative(data)
+    columns["image"] = [{"bytes": None, "path": path} for path in columns.pop("path")]
+    kind = arrow.struct({"bytes": arrow.binary(), "path": arrow.string()})
+    table = {k: arrow.array(v, kind if k == "image" else None) for k, v in columns.items()}
+    return write_parquet(Path(data.name) / "x.parquet", table)
+
+
+@variant("Parquet pattern")
+def parquet_pattern(data: oodzoo.ImageDomains, to: Path) -> Any:
+    rows = pytest.importorskip("pyarrow").table(relative(data))
+    for n, (start, size) in enumerate(((0, 4), (4, 4), (0, 0))):
+        write_parquet(to / f"x-{n}.parquet", rows.slice(start, size))
+    return to / "x-{0..2}.parquet"
+
+
+for _form, _what in (("gnu", "."), ("pax", "photos"), ("ustar", "*"), ("v7", "-P")):
+
+    @variant(f"{_form} tar of {_what}")
+    def written_by_tar(
+        data: oodzoo.ImageDomains, to: Path, form: str = _form, what: str = _what
+    ) -> Any:
+        root = Path(data.name)
+        where, names = {
+            ".": (root, ["."]),
+            "photos": (root.parent, [root.name]),
+            "*": (root, list(data.domains)),
+            "-P": (root, ["-P", str(root)]),
+        }[what]
+        if len(data.name) > 80 and what == "-P":
+            pytest.skip("the names are too long for this format")
+        tar = ["tar", f"--format={form}", "-cf", str(to / "x.tar"), *names]
+        subprocess.run(tar, check=True, cwd=where)
+        return to / "x.tar"
+
+
+for _given in ("", "*.tar", "x-{000000..000003}.tar", "x-00000[0-3].tar"):
+
+    @variant(f"WebDataset {_given}")
+    def webdataset(data: oodzoo.ImageDomains, to: Path, given: str = _given) -> Any:
+        package = pytest.importorskip("webdataset")
+        with package.ShardWriter(str(to / "x-%06d.tar"), maxcount=2, verbose=0) as writer:
+            for i, sample in enumerate(data.samples):
+                key, suffix = f"{i:06d}", Path(sample.path).suffix[1:]
+                extra = {"json": {"domain": sample.domain}, "cls": sample.label.encode()}
+                writer.write({"__key__": key, suffix: data.open(i), **extra})
+        return to / given
+
+
+@variant("paths")
+def paths(data: oodzoo.ImageDomains, to: Path) -> Any:
+    columns = columns_of(data)
+    given = {"labels": columns["label"], "domains": columns["domain"]}
+    return Given(np.array(columns["path"]), given)
+
+
+@variant("Series")
+def series(data: oodzoo.ImageDomains, to: Path) -> Any:
+    frame = polars_frame(relative(data), to)
+    given = {"labels": frame["label"], "domains": frame["domain"], "root": data.name}
+    return Given(frame["path"], given)
+
+
+@variant("frame of bytes")
+def frame_of_bytes(data: oodzoo.ImageDomains, to: Path) -> Any:
+    return pandas_frame(relative(data), to)
+
+
+@variant("frame of cells")
+def frame_of_cells(data: oodzoo.ImageDomains, to: Path) -> Any:
+    columns = with_images(columns_of(data))
+    columns["img"] = columns.pop("image")
+    return Given(polars_frame(columns, to), {"columns": {"image": "img"}})
+
+
+@variant("tuples")
+def tuples(data: oodzoo.ImageDomains, to: Path) -> Any:
+    columns = columns_of(data)
+    return list(zip(columns["path"], columns["label"], columns["domain"], strict=True))
+
+
+@variant("pairs by domain")
+def pairs_by_domain(data: oodzoo.ImageDomains, to: Path) -> Any:
+    return {d: (columns["path"], columns["label"]) for d, columns in parts(data).items()}
+
+
+@variant("several kinds by domain")
+def several_kinds(data: oodzoo.ImageDomains, to: Path) -> Any:
+    day, night = data.domains
+    return {day: str(Path(data.name) / day), night: hf_saved(parts(data)[night], to)}
+
+
+@variant("ConcatDataset")
+def concat_dataset(data: oodzoo.ImageDomains, to: Path) -> Any:
+    torch: Any = pytest.importorskip("torch").utils.data
+    folders = list(image_folders(data, to).source.values())
+    n = [len(folder) for folder in folders]
+    order = list(range(sum(n)))[::-1]
+    domains = [domain for domain, m in zip(data.domains, n, strict=True) for _ in range(m)]
+    both = torch.Subset(torch.Subset(torch.ConcatDataset(folders), order), np.array(order))
+    return Given(both, {"domains": domains})
+
+
+@variant("DomainBed")
+def domainbed(data: oodzoo.ImageDomains, to: Path) -> Any:
+    base: Any = pytest.importorskip("torch").utils.data.Dataset
+    environments = type("Environments", (base,), {"ENVIRONMENTS": ("D", "N")})()
+    environments.datasets = list(image_folders(data, to).source.values())
+    return environments
 
 
 # --- outcomes ---------------------------------------------------------------------------------

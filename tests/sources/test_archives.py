@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import random
 import subprocess
 import tarfile
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -27,7 +25,6 @@ from oodzoo.data import row_groups
 from oodzoo.data.files import (
     FilePart,
     LocalFile,
-    ParquetCell,
     StoredFile,
     UnreadableImageError,
     absolute,
@@ -150,11 +147,6 @@ def test_no_such_file(folder: Path | Url, given: str, expected: str) -> None:
         find_containers(folder / given, TARS)
 
 
-def test_folder_without_any(folder: Path | Url) -> None:
-    with pytest.raises(InputError, match=r"^no .parquet file in '.*'$"):
-        find_containers(folder, (".parquet",))
-
-
 def test_file_whose_name_looks_like_a_pattern(tmp_path: Path) -> None:
     for name in ("a[1].tar", "a1.tar", "{x,y}.tar"):
         (tmp_path / name).touch()
@@ -177,24 +169,6 @@ def test_other_braces_are_part_of_the_name(text: str) -> None:
 # --- archives of a folder -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["gnu", "pax", "ustar", "v7"])
-@pytest.mark.parametrize("root", [".", "photos", "day night", "/"])
-def test_archive_that_tar_writes(photos: Path, tmp_path: Path, kind: str, root: str) -> None:
-    where, what = {
-        ".": (photos, ["."]),
-        "photos": (tmp_path, ["photos"]),
-        "day night": (photos, ["day", "night"]),
-        "/": (tmp_path, ["-P", str(photos)]),
-    }[root]
-    path = tmp_path / "photos.tar"
-    if root == "/" and len(str(photos)) > 80 and kind in ("ustar", "v7"):
-        pytest.skip("the names are too long for this format")
-    subprocess.run(["tar", f"--format={kind}", "-cf", path, *what], check=True, cwd=where)
-    data = require_equal(path, photos)
-    assert data.fingerprint == ImageDomains(photos).fingerprint
-    assert not data.check()
-
-
 @pytest.mark.parametrize("kind", ["gnu", "pax"])
 def test_long_names_and_links(photos: Path, write_image: WriteImage, kind: str) -> None:
     write_image(photos / ("day/" + "ein langes Wort/" * 12 + "猫.7.jpeg"))
@@ -206,15 +180,6 @@ def test_long_names_and_links(photos: Path, write_image: WriteImage, kind: str) 
     path = photos.parent / f"{kind}.tar"
     subprocess.run(["tar", f"--format={kind}", "-cf", path, "photos"], check=True, cwd=path.parent)
     require_equal(path, photos)
-
-
-@pytest.mark.parametrize("target", ["/nowhere/1.png", "soft.png"])
-def test_link_to_no_member(photos: Path, tmp_path: Path, target: str) -> None:
-    (photos / "day/dog/soft.png").symlink_to(target)
-    path = tmp_path / "photos.tar"
-    subprocess.run(["tar", "-cf", path, "photos"], check=True, cwd=tmp_path)
-    message = refusal(lambda: ImageDomains(path))
-    assert "the member 'photos/day/dog/soft.png' is a link" in message
 
 
 def test_other_members_are_ignored_or_noted(photos: Path, tmp_path: Path) -> None:
@@ -234,23 +199,6 @@ def test_other_members_are_ignored_or_noted(photos: Path, tmp_path: Path) -> Non
 
 
 # --- WebDataset -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "given", [".", "*.tar", "photos-{000000..000003}.tar", "photos-00000[0-3].tar"]
-)
-def test_several_archives(photos: Path, tmp_path: Path, given: str) -> None:
-    webdataset = pytest.importorskip("webdataset")
-    folder = tmp_path / "tars"
-    folder.mkdir()
-    pattern = str(folder / "photos-%06d.tar")
-    with webdataset.ShardWriter(pattern, maxcount=2, verbose=0) as writer:
-        for path in images_of(photos):
-            key = path.relative_to(photos).with_suffix("").as_posix()
-            extra = {"json": {"domain": path.parts[-3]}, "cls": path.parts[-2].encode()}
-            writer.write({"__key__": key, "png": path.read_bytes(), **extra})
-    assert len(list(folder.iterdir())) == 4
-    require_equal(folder / given if given != "." else folder, photos)
 
 
 def one_key(tmp_path: Path, **parts: Any) -> Path:
@@ -401,19 +349,6 @@ def test_the_end_of_an_archive(two: Path) -> None:
     assert list_members(write_tar(two, {}), "") == []
 
 
-def test_names_of_members(two: Path, tmp_path: Path) -> None:
-    with tarfile.open(two, "a") as archive:
-        archive.addfile(tarfile.TarInfo("./a/2.png"), io.BytesIO())
-    assert refusal(lambda: list_members(two, "x")) == "'x' has the member 'a/2.png' twice"
-    for name in ("..", "/../1.png"):
-        path = write_tar(tmp_path / "x.tar", {name: b""})
-        words = f"a member whose name leads outside: {name!r}"
-        assert words in refusal(lambda path=path: list_members(path, "x"))
-    odd = {"caf\udce9.png": b""}
-    path = write_tar(tmp_path / "x.tar", odd, tarfile.GNU_FORMAT, errors="surrogateescape")
-    assert "whose name is not UTF-8" in refusal(lambda: list_members(path, "x"))
-
-
 def test_member_with_holes(tmp_path: Path) -> None:
     with (tmp_path / "1.png").open("wb") as file:
         file.seek(1 << 20)
@@ -507,43 +442,16 @@ def columns(photos: Path) -> Columns:
     }
 
 
-@pytest.mark.parametrize("kind", ["binary", "large_binary", "binary_view", "struct"])
-@pytest.mark.parametrize("rows", [3, 1000])
-def test_images_in_cells(photos: Path, columns: Columns, kind: str, rows: int) -> None:
-    pa = pytest.importorskip("pyarrow")
-    image: Any = columns["image"]
-    if kind == "struct":
-        pairs = zip(image, columns.pop("path"), strict=True)
-        image = [{"bytes": content, "path": path} for content, path in pairs]
-    elif hasattr(pa, kind):
-        image = pa.array(image, getattr(pa, kind)())
-    else:
-        pytest.skip("this version of pyarrow does not have this kind of columns")
-    path = write_parquet(photos / "x.parquet", {**columns, "image": image}, row_group_size=rows)
-    assert require_equal(path, photos).fingerprint == ImageDomains(photos).fingerprint
-
-
-def with_classes(table: Any, **features: list[str]) -> Any:
-    info = {name: {"names": names, "_type": "ClassLabel"} for name, names in features.items()}
-    return table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": info}})})
-
-
-def test_names_in_dictionaries_and_classes_of_hugging_face(photos: Path, columns: Columns) -> None:
-    pa = pytest.importorskip("pyarrow")
-    table = pa.table(columns)
-    for name in ("label", "domain"):
-        encoded = table[name].dictionary_encode()
-        table = table.set_column(table.schema.get_field_index(name), name, encoded)
-    require_equal(write_parquet(photos / "x.parquet", table), photos)
+@pytest.mark.parametrize(("number", "words"), [(2, "2, and there are 2 classes"), (-1, "missing")])
+def test_numbers_without_a_class(photos: Path, columns: Columns, number: int, words: str) -> None:
     columns["label"] = [["cat", "dog"].index(label) for label in columns["label"]]
-    columns["domain"] = [["night", "day"].index(domain) for domain in columns["domain"]]
-    table = with_classes(pa.table(columns), label=["cat", "dog"], domain=["night", "day"])
-    path = write_parquet(photos / "x.parquet", table)
-    require_equal(path, photos)
-    for number, words in ((2, "label is 2, and there are 2 classes"), (-1, "label is missing")):
-        columns["label"][3] = number
-        write_parquet(path, with_classes(pa.table(columns), label=["cat", "dog"]))
-        assert f"row 3: the {words}" in refusal(lambda: ImageDomains(path))
+    columns["label"][3] = number
+    feature = {"names": ["cat", "dog"], "_type": "ClassLabel"}
+    text = json.dumps({"info": {"features": {"label": feature}}})
+    table = pytest.importorskip("pyarrow").table(columns)
+    table = table.replace_schema_metadata({"huggingface": text})
+    message = refusal(lambda: ImageDomains(write_parquet(photos / "x.parquet", table)))
+    assert f"row 3: the label is {words}" in message
 
 
 @pytest.mark.parametrize(
@@ -572,20 +480,6 @@ def test_names_that_are_not_unique_are_rows(
     assert sorted(s.path for s in data) == [f"x.parquet/{n:06d}" for n in range(8)]
 
 
-@pytest.mark.parametrize("given", ["", "*.parquet", "x-{0..2}.parquet"])
-def test_several_files(photos: Path, columns: Columns, tmp_path: Path, given: str) -> None:
-    folder = tmp_path / "files"
-    folder.mkdir()
-    for n in range(2):
-        part = {k: v[4 * n : 4 * n + 4] for k, v in columns.items()}
-        write_parquet(folder / f"x-{n}.parquet", part)
-    empty = pytest.importorskip("pyarrow").table(columns).slice(0, 0)
-    write_parquet(folder / "x-2.parquet", empty)
-    data = require_equal(folder / given, photos)
-    files = [file.file for file in data.files if isinstance(file, ParquetCell)]
-    assert set(files) == {LocalFile(str(folder / f"x-{n}.parquet")) for n in range(2)}
-
-
 def test_files_of_one_name_in_several_folders(columns: Columns, tmp_path: Path) -> None:
     del columns["path"]
     for at, name in enumerate(("day", "night")):
@@ -596,24 +490,6 @@ def test_files_of_one_name_in_several_folders(columns: Columns, tmp_path: Path) 
     assert [s.path for s in data] == [
         f"{name}/x.parquet/{n:06d}" for name in ("day", "night") for n in range(2)
     ]
-
-
-@pytest.mark.parametrize("images", ["none", "structs", "not named"])
-def test_paths_of_files(photos: Path, columns: Columns, images: str) -> None:
-    pa = pytest.importorskip("pyarrow")
-    names = None
-    if images == "not named":
-        columns["file"], names = columns.pop("path"), {"path": "file"}
-    else:
-        del columns["image"]
-    if images == "structs":  # as datasets writes them if it is told not to embed files
-        columns["image"] = [{"bytes": None, "path": path} for path in columns.pop("path")]
-    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    types = {"image": kind if images == "structs" else None}
-    table = pa.table({k: pa.array(v, types.get(k)) for k, v in columns.items()})
-    data = require_equal(write_parquet(photos / "x.parquet", table), photos, columns=names)
-    assert data.root == photos
-    assert all(isinstance(file, LocalFile) for file in data.files)
 
 
 def test_cells_reach_other_processes(
@@ -669,81 +545,6 @@ def test_every_cell_in_any_order(
 
 
 # --- row groups -----------------------------------------------------------------------------------
-
-
-def group(number: int) -> _Group:
-    return _Group(Path("x"), 0, 0, number, "image")
-
-
-class Cells:
-    """Stands for decoded cells."""
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = nbytes
-
-
-class Decoder:
-    """Counts how often each group is decoded."""
-
-    def __init__(self, cache: GroupCache, nbytes: int = 10) -> None:
-        self.cache = cache
-        self.nbytes = nbytes
-        self.decoded: list[int] = []
-
-    def __call__(self, number: int) -> Cells:
-        def decode() -> Cells:
-            self.decoded.append(number)
-            return Cells(self.nbytes)
-
-        found = self.cache.get(group(number), decode)
-        assert isinstance(found, Cells)
-        return found
-
-
-def test_least_recently_used_goes_first() -> None:
-    get = Decoder(GroupCache(30))
-    for number in (0, 1, 2, 0, 3, 0, 2, 3, 1):
-        get(number)
-    assert get.decoded == [0, 1, 2, 3, 1]
-    get = Decoder(GroupCache(30))
-    get(0)
-    get.nbytes = 40
-    assert get(1) is get(1)  # larger than the bound, and kept alone
-    get.nbytes = 10
-    get(0)
-    get(1)
-    assert get.decoded == [0, 1, 0, 1]
-
-
-def test_threads_wait_for_one_of_them() -> None:
-    cache = GroupCache(30)
-    decoded = []
-    started, finish = threading.Event(), threading.Event()
-
-    def decode() -> Cells:
-        decoded.append(threading.get_ident())
-        started.set()
-        finish.wait(60)
-        return Cells(10)
-
-    with ThreadPoolExecutor(8) as pool:
-        futures = [pool.submit(cache.get, group(0), decode) for _ in range(8)]
-        assert started.wait(60)
-        finish.set()
-        results = [future.result(60) for future in futures]
-    assert len(decoded) == 1
-    assert all(result is results[0] for result in results)
-
-
-def test_group_that_failed_is_tried_again() -> None:
-    cache = GroupCache(30)
-
-    def fail() -> Cells:
-        raise InputError("damaged")
-
-    with pytest.raises(InputError, match="damaged"):
-        cache.get(group(0), fail)
-    assert isinstance(cache.get(group(0), lambda: Cells(1)), Cells)
 
 
 @pytest.fixture

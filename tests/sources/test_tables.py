@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.s3 import Bucket
-from tests.sources.kinds import TABLES, columns_of
+from tests.sources.kinds import TABLES
 
 import oodzoo
 from oodzoo import ImageDomains, InputError
@@ -216,25 +216,6 @@ def test_urls_of_several_servers_and_local_files(
     assert contents[2] == (photos / "day/cat/2.png").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("../x.png", "row 0: the path '../x.png' is outside 'memory://rows/photos'"),
-        ("/x.png", "row 0: the path '/x.png' is outside"),
-        ("memory://other/x.png", "row 0: the path 'memory://other/x.png' is outside"),
-        ("day/../../x.png", "row 0: the path 'day/../../x.png' is outside"),
-        ("day/9.png", "row 0: no such file in 'memory://rows/photos': 'day/9.png'"),
-        ("memory://rows/photos/9.png", "row 0: no such file: 'memory://rows/photos/9.png'"),
-    ],
-)
-def test_paths_that_a_remote_root_does_not_have(
-    photos: Path, memory: Callable[[str], str], path: str, words: str
-) -> None:
-    with pytest.raises(InputError) as caught:
-        listed([path], photos, Url(memory("memory://rows/photos")))
-    assert words in str(caught.value)
-
-
 def test_each_bucket_is_listed_once(photos: Path, s3: Bucket) -> None:
     url = s3.upload(photos, "a/photos")
     s3.put("b/other.png", b"")
@@ -269,31 +250,6 @@ def test_no_common_folder(places: list[str]) -> None:
 
 
 # --- data frames ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["pandas", "polars"])
-def test_frames_of_paths_and_of_bytes(
-    kind: str, photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected, given = ImageDomains(photos), columns_of(ImageDomains(photos))
-    contents = [Path(path).read_bytes() for path in given["path"]]
-    given["path"] = [str(Path(path).relative_to(photos)) for path in given["path"]]
-    frame = TABLES[kind](given, photos)
-    data = ImageDomains(frame, root=photos)
-    assert (data.samples, data.files) == (expected.samples, expected.files)
-    series = ImageDomains(
-        frame["path"], root=photos, labels=frame["label"], domains=frame["domain"]
-    )
-    assert series.samples == expected.samples
-    data = ImageDomains(TABLES[kind]({"image": contents, **given}, photos))
-    assert (data.samples, data.digests) == (expected.samples, expected.digests)
-    cells = [{"bytes": content, "path": None} for content in contents]
-    rest = {"label": given["label"], "domain": given["domain"]}
-    data = ImageDomains(TABLES[kind]({"img": cells, **rest}, photos), columns={"image": "img"})
-    assert sorted(map(str, data.digests)) == sorted(map(str, expected.digests))
-    assert data.samples[0].path == "000006"
-    monkeypatch.chdir(photos)
-    assert ImageDomains(frame).digests == expected.digests
 
 
 def test_rows_of_a_frame_are_read_by_position() -> None:
