@@ -45,7 +45,7 @@ from oodzoo.features.extract import run_extraction
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.s3 import SIGNED, Bucket, FaultyProxy, S3Server
-from tests.sources import DECODED, WITH_FILES, tars
+from tests.sources.kinds import DECODED, WITH_FILES, tars
 
 LOCAL = ("folder", "tars", "Parquet", "HF on disk", "NumPy")
 MODEL = "separable_glyphs_colour"
@@ -60,7 +60,7 @@ class Measured(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of the table: a source of `tests.sources`, or a URL, with latency or without."""
+    """A line of the table: a source of `tests.sources.kinds`, or a URL, with latency or without."""
 
     name: str
     url: str | None = None

@@ -14,7 +14,7 @@ from oodzoo._io import read_json, require_schema, structured, write_bytes
 from oodzoo._text import count, short_name, some_of
 from oodzoo.combination.verdict import shown_choice
 from oodzoo.data.files import StoredFile
-from oodzoo.data.spread import Spread
+from oodzoo.data.summary_rows import Spread
 from oodzoo.errors import InputError
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.leaks.pairs import NearDuplicates

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.s3 import Bucket
-from tests.sources import DECODED, WITH_FILES, Given, Outcome, extract, outcome, tars
+from tests.sources.kinds import DECODED, WITH_FILES, Given, Outcome, extract, outcome, tars
 
 import oodzoo
 from oodzoo.zoo import ModelSpec

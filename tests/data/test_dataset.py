@@ -1,4 +1,4 @@
-"""Data sets: order, counts, fingerprint, and what is said to be odd."""
+"""Data sets: order, counts, fingerprint, and the problems that are found."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from oodzoo import ImageDomains, InputError
+from oodzoo import ImageDomains
 from oodzoo.data.listing import Issue
 from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.errors import NoDomainsError
 
 WriteImage = Callable[[Path], Path]
 Row = tuple[str, str, str, str]
@@ -29,78 +28,31 @@ def shared_data() -> Path:
     return Path(os.environ.get("OODZOO_SHARED", repository.parent / "shared")) / "data"
 
 
-def messages(issues: list[Issue], kind: str) -> list[str]:
-    return [issue.message for issue in issues if issue.kind == kind]
-
-
 def write_table(table: Path, rows: list[Row]) -> Path:
     with table.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("path", "domain", "label", "group"), *rows])
     return table
 
 
-# --- order, classes, counts -------------------------------------------------------------------
+# --- order, classes, fingerprint ------------------------------------------------------------------
 
 
-def test_samples_are_ordered_by_domain_class_and_path(photos: Path) -> None:
-    data = ImageDomains(photos)
-    assert list(data) == sorted(data, key=lambda s: (s.domain, s.label, s.path))
-    assert (data.domains, data.classes, len(data)) == (("day", "night"), ("cat", "dog"), 8)
-    assert repr(data).endswith("8 images, 2 domains, 2 classes)")
-    assert all(data.open(i) for i in range(len(data)))
-
-
-def test_the_local_file_of_a_sample_is_deprecated(photos: Path) -> None:
-    data = ImageDomains(photos)
-    with pytest.warns(FutureWarning, match=r"file\(sample\) is deprecated; use root"):
-        assert data.file(data.samples[3]).read_bytes() == data.open(3)
-    images = [path.read_bytes() for path in photos.rglob("*.png")]
-    data = ImageDomains(images, labels=[0, 1] * 4, domains=[0, 0, 1, 1] * 2)
-    with (
-        pytest.warns(FutureWarning, match="is deprecated"),
-        pytest.raises(
-            InputError, match=r"the images of 'list' have no local folder; use open\(i\)"
-        ),
-    ):
-        data.file(data.samples[0])
-
-
-def test_order_does_not_come_from_the_file_system(photos: Path, tmp_path: Path) -> None:
+def test_order_and_fingerprint_do_not_depend_on_the_place(
+    photos: Path, tmp_path: Path, write_image: WriteImage
+) -> None:
+    write_image(photos / "day/bird/1.png")
     images = sorted(p for p in photos.rglob("*.png"))
     for copy, order in (("ahead", images), ("back", images[::-1])):
         for image in order:
             target = tmp_path / copy / image.relative_to(photos)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(image, target)
-    assert ImageDomains(tmp_path / "ahead").samples == ImageDomains(tmp_path / "back").samples
-
-
-def test_classes_are_shared_by_all_domains(photos: Path, write_image: WriteImage) -> None:
-    write_image(photos / "day/bird/1.png")
-    data = ImageDomains(photos)
-    assert data.classes == ("bird", "cat", "dog")
-    assert data.counts()["night"] == {"bird": 0, "cat": 2, "dog": 2}
-
-
-def test_source_may_be_text(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(photos.parent)
-    assert ImageDomains("photos").samples == ImageDomains(photos).samples
-
-
-# --- fingerprint ------------------------------------------------------------------------------
-
-
-def test_fingerprint_does_not_depend_on_the_place(photos: Path, tmp_path: Path) -> None:
-    shutil.copytree(photos, tmp_path / "elsewhere/renamed")
-    assert (
-        ImageDomains(photos).fingerprint == ImageDomains(tmp_path / "elsewhere/renamed").fingerprint
-    )
-
-
-def test_fingerprint_of_a_folder_and_of_the_same_table(photos: Path, tmp_path: Path) -> None:
-    data = ImageDomains(photos)
-    table = write_table(tmp_path / "t.csv", [(s.path, s.domain, s.label, "") for s in data])
-    assert ImageDomains(table, root=photos).fingerprint == data.fingerprint
+    ahead, back = ImageDomains(tmp_path / "ahead"), ImageDomains(tmp_path / "back")
+    assert ahead.samples == back.samples
+    assert ahead.fingerprint == back.fingerprint
+    assert (ahead.domains, ahead.classes) == (("day", "night"), ("bird", "cat", "dog"))
+    assert ahead.counts()["night"] == {"bird": 0, "cat": 2, "dog": 2}
+    assert ahead._repr_html_() == ahead.summary(quick=True)._repr_html_()
 
 
 @pytest.mark.parametrize(
@@ -123,41 +75,58 @@ def test_fingerprint_changes_with_a_move(photos: Path, old: str, new: str) -> No
 
 
 def test_fingerprint_changes_with_one_byte(photos: Path) -> None:
-    before = ImageDomains(photos).fingerprint
+    (photos / "day/cat/broken.png").symlink_to("nowhere.png")
+    before, checked = ImageDomains(photos).fingerprint, ImageDomains(photos)
+    checked.check()
+    assert checked.fingerprint == before
     with (photos / "day/cat/1.png").open("ab") as image:
         image.write(b"\0")
     assert ImageDomains(photos).fingerprint != before
 
 
-def test_fingerprint_is_the_same_before_and_after_a_check(photos: Path) -> None:
-    (photos / "day/cat/broken.png").symlink_to("nowhere.png")
-    fresh, checked = ImageDomains(photos), ImageDomains(photos)
-    checked.check()
-    assert fresh.fingerprint == checked.fingerprint
+# --- files that cannot be read --------------------------------------------------------------------
 
 
-# --- files that cannot be read ----------------------------------------------------------------
+def damage(path: Path) -> None:
+    picture = Image.effect_noise((64, 64), 80).convert("RGB")
+    match path.stem:
+        case "empty":
+            path.write_bytes(b"")
+        case "text":
+            path.write_text("this is no picture")
+        case "truncated":
+            picture.save(path)
+            path.write_bytes(path.read_bytes()[:-400])
+        case "float":
+            Image.new("F", (2, 2)).save(path)
+        case "dangling":
+            path.symlink_to("nowhere.png")
+        case "pipe":
+            os.mkfifo(path)
 
 
-def test_unreadable_files_have_a_reason_and_no_digest(photos: Path) -> None:
-    for name in ("dangling.png", "pipe.png", "text.jpg"):
-        damage(photos / "day/cat" / name)
-    data = ImageDomains(photos)
-    assert data.unreadable == {
+def test_unreadable_images_are_named_with_their_reasons(photos: Path) -> None:
+    names = ["empty.jpg", "text.jpg", "truncated.jpg", "truncated.png", "float.tiff"]
+    unread = {
         "day/cat/dangling.png": "No such file or directory",
         "day/cat/pipe.png": "not a regular file",
     }
-    without = [s.path for s, digest in zip(data, data.digests, strict=True) if digest is None]
-    assert without == list(data.unreadable)
-
-
-def test_check_names_all_problems_but_unreadable_only_files(photos: Path) -> None:
-    for name in ("dangling.png", "text.jpg"):
-        damage(photos / "day/cat" / name)
+    bad = sorted([*(f"day/cat/{name}" for name in names), *unread])
+    for path in bad:
+        damage(photos / path)
     data = ImageDomains(photos)
-    (issue,) = data.check()
-    assert issue.paths == ("day/cat/dangling.png", "day/cat/text.jpg")
-    assert data.unreadable == {"day/cat/dangling.png": "No such file or directory"}
+    assert data.quick_check() == []  # which opens no image
+    summary = data.summary()
+    (issue,) = summary.issues
+    assert (issue.kind, sorted(issue.paths)) == ("unreadable", bad)
+    assert issue.message.startswith("7 images cannot be read: 'day/cat/")
+    assert "\n" not in str(issue)
+    assert summary.unreadable is not None
+    assert tuple(summary.unreadable) == issue.paths
+    assert summary.unreadable["day/cat/empty.jpg"] == "the file is empty (0 bytes)"
+    assert data.unreadable == ImageDomains(photos).unreadable == unread
+    without = [s.path for s, digest in zip(data, data.digests, strict=True) if digest is None]
+    assert without == list(unread)
 
 
 def test_check_reads_the_files_again(photos: Path) -> None:
@@ -178,11 +147,20 @@ def test_check_reads_the_files_again(photos: Path) -> None:
 
 
 def test_check_reads_the_files_once(photos: Path) -> None:
-    data = ImageDomains(photos)
-    # the only call, after all eight images
-    assert data.check(lambda *_: (photos / "day/cat/1.png").unlink()) == []
-    assert not (photos / "day/cat/1.png").exists()
+    data, again, calls = ImageDomains(photos), ImageDomains(photos), []
+
+    def progress(done: int, total: int) -> None:
+        calls.append((done, total))
+        shutil.rmtree(photos)
+
+    quick = data.summary(quick=True)
+    assert data.check(progress) == []
+    assert calls == [(8, 8)]  # one call, after all images
     assert data.unreadable == {}
+    assert None not in data.digests
+    assert again.digests == (None,) * 8
+    assert data.summary(quick=True) == quick
+    assert (quick.unreadable, quick.total.n_bytes, quick.total.images) == (None, None, 8)
 
 
 def test_sample_has_digests_and_reasons_of_its_own(photos: Path) -> None:
@@ -198,15 +176,21 @@ def test_sample_has_digests_and_reasons_of_its_own(photos: Path) -> None:
         inside = {sample.path for sample in part}
         assert part.unreadable == {p: why for p, why in data.unreadable.items() if p in inside}
     assert {len(part.unreadable) for part in parts} != {2}
+    assert {part.summary().total.images for part in parts} == {5}
+    assert parts[0].samples == data.sample(5, seed=0).samples
+    assert len({part.samples for part in parts}) > 1
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
-def test_unreadable_file_without_permission(photos: Path) -> None:
+def test_image_without_permission_is_named(photos: Path) -> None:
     (photos / "day/cat/1.png").chmod(0)
-    assert ImageDomains(photos).unreadable == {"day/cat/1.png": "Permission denied"}
+    (issue,) = ImageDomains(photos).check()
+    assert issue.paths == ("day/cat/1.png",)
+    assert issue.message == "1 image cannot be read: 'day/cat/1.png': Permission denied"
 
 
-# --- properties of tables ---------------------------------------------------------------------
+# --- properties of tables -------------------------------------------------------------------------
+
 
 NAMES = [f"{i}.png" for i in range(8)]
 
@@ -288,103 +272,27 @@ def test_fingerprint_changes_with_each_cell(
     assert before != after
 
 
-# --- what is odd ------------------------------------------------------------------------------
+# --- leaks and copies -----------------------------------------------------------------------------
 
 
-def test_nothing_is_odd_about_a_sound_data_set(photos: Path) -> None:
+@pytest.mark.parametrize(
+    ("copy", "kinds"),
+    [
+        ("night/cat/copy.png", ["leak"]),
+        ("day/dog/copy.png", ["two labels"]),
+        ("night/dog/copy.png", ["leak", "two labels"]),
+        ("day/cat/copy.png", ["copies"]),
+    ],
+)
+def test_identical_images(photos: Path, copy: str, kinds: list[str]) -> None:
     assert ImageDomains(photos).check() == []
-
-
-def test_class_missing_in_a_domain(photos: Path, write_image: WriteImage) -> None:
-    write_image(photos / "day/bird/1.png")
-    data = ImageDomains(photos)
-    assert messages(data.quick_check(), "missing class") == [
-        "domain 'night' has no images of class 'bird'"
-    ]
-
-
-def test_domain_with_one_class(photos: Path, write_image: WriteImage) -> None:
-    write_image(photos / "dusk/cat/1.png")
-    (message,) = messages(ImageDomains(photos).quick_check(), "one class")
-    assert "'dusk'" in message
-    assert "'cat'" in message
-
-
-def damage(path: Path) -> None:
-    picture = Image.effect_noise((64, 64), 80).convert("RGB")
-    match path.stem:
-        case "empty":
-            path.write_bytes(b"")
-        case "text":
-            path.write_text("this is no picture")
-        case "truncated":
-            picture.save(path)
-            path.write_bytes(path.read_bytes()[:-400])
-        case "float":
-            Image.new("F", (2, 2)).save(path)
-        case "dangling":
-            path.symlink_to("nowhere.png")
-        case "pipe":
-            os.mkfifo(path)
-
-
-BAD = ["empty.jpg", "text.jpg", "truncated.jpg", "truncated.png", "float.tiff", "dangling.png"]
-
-
-def test_each_unreadable_image_is_named_with_its_reason(photos: Path) -> None:
-    bad = [*BAD, "pipe.png"]
-    for name in bad:
-        damage(photos / "day/cat" / name)
-    data = ImageDomains(photos)
-    summary = data.summary()
-    (issue,) = summary.issues
-    assert (issue.kind, sorted(issue.paths)) == ("unreadable", sorted(f"day/cat/{n}" for n in bad))
-    assert issue.message.startswith("7 images cannot be read: 'day/cat/")
-    assert "\n" not in str(issue)
-    assert summary.unreadable is not None
-    assert tuple(summary.unreadable) == issue.paths
-    assert summary.unreadable["day/cat/empty.jpg"] == "the file is empty (0 bytes)"
-
-
-def test_quick_check_opens_no_image(photos: Path) -> None:
-    for name in BAD:
-        damage(photos / "day/cat" / name)
-    assert ImageDomains(photos).quick_check() == []
-
-
-def test_identical_images_in_two_domains_are_a_leak(photos: Path) -> None:
-    shutil.copy(photos / "day/cat/1.png", photos / "night/cat/copy.png")
-    (leak,) = ImageDomains(photos).check()
-    assert leak.kind == "leak"
-    assert leak.paths == ("day/cat/1.png", "night/cat/copy.png")
-    assert leak.message.startswith("leak between domains: 2 images are identical to images of")
-
-
-def test_domain_linked_to_another_is_a_leak(photos: Path) -> None:
-    (photos / "dusk").symlink_to("day")
-    (leak,) = [issue for issue in ImageDomains(photos).check() if issue.kind == "leak"]
-    assert len(leak.paths) == 8
-
-
-def test_identical_images_with_two_labels(photos: Path) -> None:
-    shutil.copy(photos / "day/cat/1.png", photos / "day/dog/copy.png")
-    (issue,) = ImageDomains(photos).check()
-    assert (issue.kind, issue.paths) == ("two labels", ("day/cat/1.png", "day/dog/copy.png"))
-    shutil.move(photos / "day/dog/copy.png", photos / "night/dog/copy.png")
-    leak, issue = ImageDomains(photos).check()
-    assert (leak.kind, issue.kind) == ("leak", "two labels")
-    assert "'day/cat/1.png' ('cat') = 'night/dog/copy.png' ('dog')" in issue.message
-
-
-def test_copies_within_a_class_and_unreadable_files_are_no_leak(photos: Path) -> None:
-    shutil.copy(photos / "day/cat/1.png", photos / "day/cat/copy.png")
-    for domain in ("day", "night"):
-        (photos / domain / "cat/empty.png").touch()
-        (photos / domain / "cat/text.png").write_text("this is no picture")
-    data = ImageDomains(photos)
-    unreadable, copies = data.check()
-    assert (unreadable.kind, len(unreadable.paths)) == ("unreadable", 4)
-    assert (copies.kind, copies.paths) == ("copies", ("day/cat/1.png", "day/cat/copy.png"))
+    shutil.copy(photos / "day/cat/1.png", photos / copy)
+    for folder in ("day/cat", "night/cat"):  # which are not identical
+        (photos / folder / "empty.png").touch()
+    unreadable, *issues = ImageDomains(photos).check()
+    assert (unreadable.kind, len(unreadable.paths)) == ("unreadable", 2)
+    assert [issue.kind for issue in issues] == kinds
+    assert {issue.paths for issue in issues} == {tuple(sorted(("day/cat/1.png", copy)))}
 
 
 def test_labelled_images_in_an_unlabelled_domain_are_a_leak(
@@ -412,21 +320,16 @@ def test_labelled_images_in_an_unlabelled_domain_are_a_leak(
 def test_leaks_between_labelled_domains_are_listed_with_unlabelled_ones(
     photos: Path, tmp_path: Path
 ) -> None:
-    shutil.copy(photos / "day/cat/1.png", photos / "night/cat/copy.png")
-    (tmp_path / "new").mkdir()
-    shutil.copy(photos / "day/cat/1.png", tmp_path / "new")
-    leaks = ImageDomains(photos).leaks([UnlabelledImages(tmp_path / "new")])
-    assert [leak.paths for leak in leaks] == [("day/cat/1.png", "night/cat/copy.png")] * 2
-
-
-def test_unread_and_empty_files_are_no_leak_into_unlabelled_domains(
-    photos: Path, tmp_path: Path
-) -> None:
     (tmp_path / "new").mkdir()
     for folder in (photos / "day/cat", tmp_path / "new"):
         for name in ("dangling.png", "empty.jpg"):
             damage(folder / name)
-    assert ImageDomains(photos).leaks([UnlabelledImages(tmp_path / "new")]) == []
+    unlabelled = UnlabelledImages(tmp_path / "new")
+    assert ImageDomains(photos).leaks([unlabelled]) == []
+    shutil.copy(photos / "day/cat/1.png", photos / "night/cat/copy.png")
+    shutil.copy(photos / "day/cat/1.png", tmp_path / "new")
+    leaks = ImageDomains(photos).leaks([UnlabelledImages(tmp_path / "new")])
+    assert [leak.paths for leak in leaks] == [("day/cat/1.png", "night/cat/copy.png")] * 2
 
 
 def test_group_in_two_domains_is_a_leak(photos: Path) -> None:
@@ -443,116 +346,7 @@ def test_group_in_two_domains_is_a_leak(photos: Path) -> None:
     assert "rex" not in leak.message
 
 
-def test_progress_reaches_the_end(photos: Path) -> None:
-    calls: list[tuple[int, int]] = []
-    ImageDomains(photos).check(lambda done, total: calls.append((done, total)))
-    assert calls[-1] == (8, 8)
-
-
-def test_another_seed_is_another_sample(photos: Path) -> None:
-    data = ImageDomains(photos)
-    samples = [data.sample(6, seed=seed).samples for seed in (0, 0, 1, 2, 3)]
-    assert samples[0] == samples[1]
-    assert len(set(samples)) > 1
-
-
-# --- summary ----------------------------------------------------------------------------------
-
-
-def test_summary_keeps_the_digests_that_it_has_read(photos: Path) -> None:
-    data, again = ImageDomains(photos), ImageDomains(photos)
-    data.summary()
-    shutil.rmtree(photos)
-    assert None not in data.digests
-    assert again.digests == (None,) * 8
-
-
-def test_quick_summary_opens_no_image(photos: Path) -> None:
-    data = ImageDomains(photos)
-    before = data.summary(quick=True)
-    shutil.rmtree(photos)
-    assert data.summary(quick=True) == before
-    assert (before.unreadable, before.total.n_bytes, before.total.images) == (None, None, 8)
-
-
-def test_summary_of_a_sample(photos: Path) -> None:
-    sample = ImageDomains(photos).sample(6)
-    assert sample.summary().total.images == 6
-
-
-# --- bad input --------------------------------------------------------------------------------
-
-
-def refusal(source: Path, root: Path | None = None) -> str:
-    with pytest.raises(InputError) as caught:
-        ImageDomains(source, root=root)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
-
-
-def test_path_that_does_not_exist(tmp_path: Path) -> None:
-    assert "no such file or folder: '" in refusal(tmp_path / "nowhere")
-    # Python before 3.12 has an error of its own for a name too long
-    assert "x" * 300 in refusal(tmp_path / ("x" * 300))
-
-
-def test_link_that_leads_nowhere(tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    assert "no such file or folder: '" in refusal(tmp_path / "loop")
-
-
-def test_file_where_a_folder_is_due(photos: Path) -> None:
-    assert "1.png' is a file; give a folder" in refusal(photos / "day/cat/1.png")
-
-
-def test_folder_with_the_name_of_a_table(photos: Path) -> None:
-    renamed = photos.rename(photos.with_name("photos.csv"))
-    assert len(ImageDomains(renamed)) == 8
-
-
-def test_root_goes_with_a_table(photos: Path) -> None:
-    assert "root= is not used with" in refusal(photos, root=photos)
-
-
-def test_one_domain(photos: Path) -> None:
-    shutil.rmtree(photos / "night")
-    assert "has one domain, 'day'; at least two" in refusal(photos)
-
-
-def test_one_domain_beside_an_empty_one(photos: Path) -> None:
-    shutil.rmtree(photos / "night/cat")
-    for image in (photos / "night/dog").iterdir():
-        image.unlink()
-    assert "has one domain, 'day'" in refusal(photos)
-
-
-def test_one_class(photos: Path) -> None:
-    for domain in ("day", "night"):
-        shutil.rmtree(photos / domain / "dog")
-    assert "has one class, 'cat'; at least two" in refusal(photos)
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
-@pytest.mark.parametrize("mode", [0o000, 0o444])  # 444: names can be listed, not looked at
-def test_folder_without_permission(photos: Path, mode: int) -> None:
-    closed = photos / "day/cat"
-    closed.chmod(mode)
-    try:
-        assert "Permission denied" in refusal(photos)
-    finally:
-        closed.chmod(0o755)
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
-def test_image_without_permission_is_named(photos: Path) -> None:
-    (photos / "day/cat/1.png").chmod(0)
-    (issue,) = ImageDomains(photos).check()
-    assert issue.paths == ("day/cat/1.png",)
-    assert issue.message == "1 image cannot be read: 'day/cat/1.png': Permission denied"
-
-
-# --- a real one -------------------------------------------------------------------------------
+# --- a real one -----------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(
@@ -565,14 +359,3 @@ def test_pacs_mini() -> None:
     assert data.classes == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     assert {n for row in data.counts().values() for n in row.values()} == {50}
     assert data.check() == []
-
-
-def test_a_notebook_shows_the_summary(photos: Path) -> None:
-    data = ImageDomains(photos)
-    assert data._repr_html_() == data.summary(quick=True)._repr_html_()
-
-
-def test_folder_above_the_domains(photos: Path) -> None:
-    with pytest.raises(NoDomainsError, match=r"8 of its 8 images are one level .* too low") as said:
-        ImageDomains(photos.parent)
-    assert str(said.value).endswith(f"give {str(photos)!r}?")

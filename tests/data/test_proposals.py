@@ -1,42 +1,110 @@
-"""Domains proposed by columns: which can be used, and in which order."""
+"""Domains proposed by columns: dates, which columns can be used, and in which order."""
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Collection, Sequence
+from datetime import date
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles import domains as oracle
 
+from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.proposals import (
     MIN_IMAGES,
+    PERIODS,
     Candidate,
     as_table,
     candidates,
+    describe,
+    equal_parts,
     find_candidate,
     in_order,
+    is_request,
+    label_sets,
+    period_of,
+    propose_for,
+    read_dates,
     reasons,
 )
+from oodzoo.data.sources.columns import as_texts, read_metadata
 from oodzoo.errors import InputError
+from oodzoo.task import CLASSIFICATION, Task
 
+DAYS = st.dates(date(1900, 1, 1), date(2100, 12, 31))
 LABELS = [(label,) for label in "abc" * 40]
 CAMERAS = ["canon"] * 60 + ["sony"] * 60
+DATES = [f"20{18 + row % 2}-0{1 + row // 2 % 6}-01" for row in range(120)]
+
+
+# --- columns --------------------------------------------------------------------------------------
+
+
+def test_values_as_text() -> None:
+    values = [np.int64(3), "", float("nan"), date(2020, 1, 2), False]
+    assert as_texts(values) == ["3", None, None, "2020-01-02", "False"]
+    assert as_texts([b"bytes"]) is None
+    table = {"path": ["a"], "y": ["b"], "camera": ["c"], "weight": [0.5]}
+    assert read_metadata(table, ["y"], table.__getitem__) == {"camera": ["c"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("2019-07-31", True),
+        ("2019-07-31T23:59:59", True),
+        ("2019-07-31 10:00", True),
+        ("2019/07/31", True),
+        ("20190731", True),
+        ("2019:07:31 10:00:00", True),
+        ("2019-07-31T10:00:00Z", True),
+        *((text, False)
+          for text in ("summer", "12", "2019", "31.07.2019", "1234-05-06", "2019-13-01")),
+    ],
+)  # fmt: skip
+def test_dates_in_usual_forms(text: str, known: bool) -> None:
+    assert read_dates([text, None]) == ([date(2019, 7, 31), None] if known else None)
+    assert read_dates([None, None]) is None
+
+
+@given(DAYS, DAYS, st.sampled_from(PERIODS))
+def test_names_of_periods_are_ordered_as_days(one: date, other: date, period: str) -> None:
+    earlier, later = sorted([one, other])
+    assert period_of(earlier, period) <= period_of(later, period)
+    same = {"year": one.year == other.year, "month": one.timetuple()[:2] == other.timetuple()[:2]}
+    if period in same:
+        assert (period_of(one, period) == period_of(other, period)) == same[period]
+
+
+@given(st.lists(DAYS | st.none(), min_size=1, max_size=40), st.integers(2, 5))
+def test_equal_parts_are_consecutive_and_keep_days_whole(
+    dates: list[date | None], parts: int
+) -> None:
+    names = equal_parts(dates, parts)
+    assert [name is None for name in names] == [day is None for day in dates]
+    known = sorted((day, name) for day, name in zip(dates, names, strict=True) if day and name)
+    order = list(dict.fromkeys(name for _, name in known))
+    assert len(order) <= parts
+    assert [name for _, name in known] == sorted((n for _, n in known), key=order.index)
+    assert len({day for day, _ in known}) == len(set(known))
+
+
+def test_quarters_and_parts_of_equal_size() -> None:
+    names = [period_of(date(2020, month, 1), "quarter") for month in range(1, 13)]
+    assert names == [f"2020-Q{quarter}" for quarter in (1, 2, 3, 4) for _ in range(3)]
+    parts = equal_parts([date(2020, 1, day) for day in range(1, 21)], 4)
+    assert parts[::5] == [f"2020-01-{d:02d} to 2020-01-{d + 4:02d}" for d in (1, 6, 11, 16)]
+
+
+# --- candidates -----------------------------------------------------------------------------------
 
 
 def one(values: Sequence[str | None], labels: Sequence[Collection[str]] = LABELS) -> Candidate:
     [found] = candidates({"column": values}, labels)
     return found
-
-
-def test_a_column_is_measured_as_documented() -> None:
-    found = one(CAMERAS)
-    assert found.domains == {"canon": 60, "sony": 60}
-    assert found.assignment == tuple(CAMERAS)
-    assert (found.reason, found.values, found.missing) == ("", 2, 0)
-    assert found.classes == found.evenness == found.score == 1.0
 
 
 @given(
@@ -55,65 +123,66 @@ def test_shares_and_evenness_equal_the_oracle(rows: list[tuple[str, str]]) -> No
     assert sum(found.domains.values()) == len(rows)
 
 
+SIX = [(label,) for label in "abcdef" * 20]
+MANY = [str(row // 20) for row in range(500)]
+
+
 @pytest.mark.parametrize(
-    ("values", "reason"),
+    ("values", "labels", "reason"),
     [
-        (["same"] * 120, "the same value for all images"),
-        ([str(row) for row in range(120)], "another value for each image"),
-        ([None] * 61 + ["a"] * 30 + ["b"] * 29, "no value for 61 of 120 images"),
-        (["big"] * 110 + ["small"] * 10, "fewer than two of 2 values have 20 images"),
+        (["same"] * 120, LABELS, "the same value for all images"),
+        ([str(row) for row in range(120)], LABELS, "another value for each image"),
+        ([None] * 61 + ["a"] * 30 + ["b"] * 29, LABELS, "no value for 61 of 120 images"),
+        (["big"] * 110 + ["small"] * 10, LABELS,
+         "fewer than two of 2 values have 20 images and two classes"),
+        ([label for (label,) in LABELS], LABELS,
+         "fewer than two of 3 values have 20 images and two classes"),
+        ([str("abcdef".index(c) // 2) for (c,) in SIX], SIX,
+         "a value has 33 % of the classes on average"),
+        (MANY, [(c,) for c in "ab" * 250], "25 values, more than 20 are too many domains"),
+    ],
+)  # fmt: skip
+def test_columns_that_cannot_be_used(
+    values: list[str | None], labels: list[tuple[str]], reason: str
+) -> None:
+    found = one(values, labels)
+    assert (found.reason, found.assignment, found.score) == (reason, (), 0.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "domains"),
+    [
+        (CAMERAS, {"canon": 60, "sony": 60}),
+        ([*["x"] * 50, *["y"] * 40, *["p"] * 15, *["q"] * 15], {"other": 30, "x": 50, "y": 40}),
+        ([*["x"] * 60, *["y"] * 50, *["p"] * 5, *["q"] * 5], {"x": 60, "y or other": 60}),
+        ([*["x"] * 50, *["y"] * 40, *[None] * 30], {"unknown": 30, "x": 50, "y": 40}),
     ],
 )
-def test_columns_that_cannot_be_used(values: list[str | None], reason: str) -> None:
+def test_small_and_missing_values_are_put_together(
+    values: list[str | None], domains: dict[str, int]
+) -> None:
     found = one(values)
-    assert found.reason.startswith(reason)
-    assert (found.assignment, found.score) == ((), 0.0)
+    assert (found.domains, found.reason) == (domains, "")
+    assert (found.values, found.missing) == (len({*values} - {None}), values.count(None))
+    assert one(values, [()] * 120).reason == ""  # targets without classes need images only
+    if values is CAMERAS:
+        assert found.assignment == tuple(CAMERAS)
+        assert found.classes == found.evenness == found.score == 1.0
 
 
-def test_a_column_of_classes_is_not_one_of_domains() -> None:
-    assert "fewer than two of 3 values" in one([label for (label,) in LABELS]).reason
-    pairs = [{"a": "0", "b": "0", "c": "1", "d": "1"}[c] for c in "abcd" * 30]
+def test_half_of_the_classes_are_enough() -> None:
     labels = [(c,) for c in "abcd" * 30]
-    assert one([*pairs], labels).reason == ""  # half of the classes each
-    six = [(c,) for c in "abcdef" * 20]
-    found = one([str("abcdef".index(c) // 2) for (c,) in six], six)
-    assert found.reason == "a value has 33 % of the classes on average"
+    assert (
+        one([{"a": "0", "b": "0", "c": "1", "d": "1"}[c] for (c,) in labels], labels).reason == ""
+    )
 
 
-def test_too_many_domains() -> None:
-    labels = [(c,) for c in "ab" * 250]
-    values: list[str | None] = [str(row // 20) for row in range(500)]
-    assert one(values, labels).reason == "25 values, more than 20 are too many domains"
-
-
-def test_small_values_are_put_together() -> None:
-    values = [*["x"] * 50, *["y"] * 40, *["p"] * 15, *["q"] * 15]
-    assert one([*values]).domains == {"other": 30, "x": 50, "y": 40}
-    few = [*["x"] * 60, *["y"] * 50, *["p"] * 5, *["q"] * 5]
-    assert one([*few]).domains == {"x": 60, "y or other": 60}
-
-
-def test_missing_values_are_a_domain_if_there_are_enough() -> None:
-    found = one([*["x"] * 50, *["y"] * 40, *[None] * 30])
-    assert found.domains == {"unknown": 30, "x": 50, "y": 40}
-    assert found.missing == 30
-
-
-def test_dates_are_cut_into_periods() -> None:
-    dates: list[str | None] = [f"20{18 + row % 2}-0{1 + row // 2 % 6}-01" for row in range(120)]
-    found = {each.name: each for each in candidates({"taken": dates}, LABELS)}
+def test_dates_are_cut_into_periods_and_copies_are_not_proposed_twice() -> None:
+    found = {each.name: each for each in candidates({"taken": DATES}, LABELS)}
     assert found.keys() == {"taken:year", "taken:quarter", "taken:month", "taken:4"}
     assert found["taken:year"].domains == {"2018": 60, "2019": 60}
     assert list(found["taken:quarter"].domains.values()) == [30, 30, 30, 30]
     assert "fewer than two" in found["taken:month"].reason
-
-
-def test_targets_without_classes_need_images_only() -> None:
-    found = one([*CAMERAS], [()] * 120)
-    assert (found.classes, found.reason) == (1.0, "")
-
-
-def test_a_copy_of_a_column_is_not_proposed_twice() -> None:
     first, second = candidates({"camera": [*CAMERAS], "id": [c[0] for c in CAMERAS]}, LABELS)
     assert (first.name, first.reason) == ("camera", "")
     assert second.reason == "divides the images as 'camera' does"
@@ -133,27 +202,79 @@ def test_order_of_candidates() -> None:
     ]
     expected = ["hospital_id", "four", "two", "weak", "unusable"]
     assert [each.name for each in in_order(names)] == expected
-
-
-def test_separability_lowers_the_score() -> None:
     assert Candidate("c", classes=1, evenness=0.5, separability=0.5).score == 0.25
 
 
-def test_a_candidate_is_found_by_its_name_or_column() -> None:
-    dates: list[str | None] = [f"20{18 + row % 2}-01-01" for row in range(120)]
-    found = candidates({"camera": [*CAMERAS], "taken": dates, "id": ["1"] * 120}, LABELS)
+def test_finding_and_showing_candidates() -> None:
+    columns = {"camera": [*CAMERAS], "taken": [text[:4] + "-01-01" for text in DATES]}
+    found = candidates({**columns, "id": ["1"] * 120}, LABELS)
     assert find_candidate("camera", found, "t.csv").name == "camera"
     assert find_candidate("taken", found, "t.csv").name == "taken:year"
     with pytest.raises(InputError, match=r"^'t.csv' has no column 'camra' .* did you mean camera"):
         find_candidate("camra", found, "t.csv")
     with pytest.raises(InputError, match=r"^the column 'id' of 't.csv' cannot .* same value"):
         find_candidate("id", found, "t.csv")
-
-
-def test_table_and_reasons() -> None:
-    found = candidates({"camera": [*CAMERAS], "id": ["1"] * 120}, LABELS)
-    header, rows = as_table(found, "camera", "used")
+    few = candidates({"camera": [*CAMERAS], "id": ["1"] * 120}, LABELS)
+    header, rows = as_table(few, "camera", "used")
     assert header == ["proposal", "domains", "smallest", "classes", "evenness", ""]
     assert rows == [["camera", "2", "60", "100 %", "1.00", "used"]]
-    assert reasons(found) == ["id cannot be used: the same value for all images."]
-    assert Counter(found[0].to_dict()["domains"]) == Counter(CAMERAS)
+    assert reasons(few) == ["id cannot be used: the same value for all images."]
+    assert few[0].to_dict()["domains"] == {"canon": 60, "sony": 60}
+
+
+# --- domains of a listing -------------------------------------------------------------------------
+
+
+GIVEN = ["day", "night"] * 60
+NONE = ["all"] * 120
+
+
+def listing(domains: list[str], **metadata: Sequence[str | None]) -> Listing:
+    samples = [Sample(f"{row}", domain, "ab"[row % 2]) for row, domain in enumerate(domains)]
+    return Listing("t.csv", samples, metadata={name: [*v] for name, v in metadata.items()})
+
+
+@pytest.mark.parametrize(
+    ("given", "request_", "metadata", "domains", "by", "kept"),
+    [
+        # `id` is of no use
+        (NONE, "propose", {"camera": CAMERAS, "id": ["1"] * 120}, CAMERAS, "camera", {"camera"}),
+        (GIVEN, "propose", {"camera": CAMERAS}, GIVEN, None, {"camera"}),
+        (GIVEN, "column:camera", {"camera": CAMERAS}, CAMERAS, "camera", {"camera", "domain"}),
+        (NONE, "one", {"camera": CAMERAS}, NONE, None, {"camera"}),
+        (NONE, "propose", {"id": ["1"] * 120}, NONE, None, set()),
+        (GIVEN, "one", {}, NONE, None, set()),
+    ],
+)
+def test_requests(
+    given: list[str],
+    request_: str,
+    metadata: dict[str, list[str]],
+    domains: list[str],
+    by: str | None,
+    kept: set[str],
+) -> None:
+    found = propose_for(listing(given, **metadata), request_)
+    assert [sample.domain for sample in found.listing.samples] == domains
+    assert (found.by, set(found.listing.metadata)) == (by, kept)
+    assert [each.name for each in found.candidates] == list(metadata)
+    assert found.listing.metadata.get("domain", GIVEN) == GIVEN
+
+
+def test_what_is_a_request_and_what_are_labels() -> None:
+    texts = ("propose", "one", "column:x", "column:", "site")
+    assert list(map(is_request, texts)) == [True, True, True, False, False]
+    with pytest.raises(InputError, match=r"no column 'camra' .*did you mean camera\?$"):
+        propose_for(listing(NONE, camera=CAMERAS), "column:camra")
+    assert label_sets(CLASSIFICATION, ["cat"]) == [("cat",)]
+    assert label_sets(Task("multilabel", ("cat", "dog")), ['["cat", "dog"]']) == [["cat", "dog"]]
+    assert label_sets(Task("regression", ("y",)), ["1.5"]) == [()]
+
+
+def test_one_line_says_what_the_domains_are() -> None:
+    found = propose_for(listing(NONE, camera=[*CAMERAS[:-1], None]), "propose")
+    line = describe(found.by, ["canon", "sony or other"], found.candidates)
+    assert line.startswith("Proposed domains: 2 values of the column 'camera' (1 image without")
+    assert "by columns (camera) or clusters" in describe(None, ["all"], found.candidates)
+    assert "clusters of features are the proposed" in describe(None, ["all"], (), clusters=True)
+    assert describe(None, ["a", "b"], ()) == "2 domains as in the data; none is proposed."

@@ -31,9 +31,6 @@ def images(sizes: dict[tuple[str, str], int], per_group: int = 0) -> list[Sample
     return [s._replace(group=f"g{at // per_group}") for at, s in enumerate(samples)]
 
 
-# --- sharing out ------------------------------------------------------------------------------
-
-
 @given(SIZES, st.integers(0, 200))
 def test_shares(sizes: dict[tuple[str, str], int], extra: int) -> None:
     n = len(sizes) + extra
@@ -59,66 +56,41 @@ def test_shares_are_in_proportion() -> None:
     assert apportion({("a", "x"): 1000, ("b", "x"): 1}, 10) == {("a", "x"): 9, ("b", "x"): 1}
 
 
-# --- sampling ---------------------------------------------------------------------------------
-
-
-@given(SIZES, st.integers(0, 100), st.integers(0, 3))
-def test_exactly_n_of_every_cell_some(
-    sizes: dict[tuple[str, str], int], extra: int, seed: int
+@given(
+    SIZES, st.integers(0, 50), st.integers(0, 50), st.integers(0, 4), st.integers(0, 3),
+    st.randoms(use_true_random=False),
+)  # fmt: skip
+def test_samples(
+    sizes: dict[tuple[str, str], int],
+    extra: int,
+    more: int,
+    per_group: int,
+    seed: int,
+    shuffle: object,
 ) -> None:
-    samples = images(sizes)
+    samples = images(sizes, per_group)
     n = len(sizes) + extra
     chosen = stratified_sample(samples, n, seed)
-    assert len(set(chosen)) == len(chosen) == min(n, len(samples))
-    assert chosen == sorted(chosen)
-    found = Counter((samples[at].domain, samples[at].label) for at in chosen)
-    assert found == apportion(sizes, n)
-
-
-@given(SIZES, st.integers(0, 50), st.integers(0, 50), st.integers(0, 4))
-def test_a_larger_sample_holds_the_smaller(
-    sizes: dict[tuple[str, str], int], extra: int, more: int, per_group: int
-) -> None:
-    samples = images(sizes, per_group)
-    n = len(sizes) + extra
-    small, large = (set(stratified_sample(samples, k)) for k in (n, n + more))
-    assert small <= large
-
-
-@given(SIZES, st.integers(0, 50), st.integers(0, 4), st.randoms(use_true_random=False))
-def test_the_order_does_not_matter(
-    sizes: dict[tuple[str, str], int], extra: int, per_group: int, shuffle: object
-) -> None:
-    samples = images(sizes, per_group)
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) >= min(n, len(samples))
+    if not per_group:
+        found = Counter((samples[at].domain, samples[at].label) for at in chosen)
+        assert found == apportion(sizes, n)
+    # groups stay whole: one that a person spread over domains is one in each of them
+    taken = {(samples[at].domain, samples[at].group or at) for at in chosen}
+    left = [(s.domain, s.group or at) for at, s in enumerate(samples) if at not in chosen]
+    assert not taken.intersection(left)
+    assert set(chosen) <= set(stratified_sample(samples, n + more, seed))
     mixed = list(samples)
     shuffle.shuffle(mixed)  # type: ignore[attr-defined]
-    n = len(sizes) + extra
-    assert {samples[at] for at in stratified_sample(samples, n)} == {
-        mixed[at] for at in stratified_sample(mixed, n)
-    }
+    again = {mixed[at] for at in stratified_sample(mixed, n, seed)}
+    assert again == {samples[at] for at in chosen}
 
 
-@given(SIZES, st.integers(0, 50), st.integers(1, 4))
-def test_groups_stay_whole(sizes: dict[tuple[str, str], int], extra: int, per_group: int) -> None:
-    samples = images(sizes, per_group)
-    n = len(sizes) + extra
-    chosen = set(stratified_sample(samples, n))
-    assert len(chosen) >= min(n, len(samples))
-    # a group that a person spread over domains is one in each of them
-    taken = {(samples[at].domain, samples[at].group) for at in chosen}
-    left = {(s.domain, s.group) for at, s in enumerate(samples) if at not in chosen}
-    assert not taken & left
-
-
-def test_a_seed_is_a_sample() -> None:
+def test_a_seed_is_a_sample_and_an_image_more_moves_few_others() -> None:
     samples = images({("a", "x"): 50, ("b", "x"): 50})
-    assert stratified_sample(samples, 20, seed=1) == stratified_sample(samples, 20, seed=1)
     assert stratified_sample(samples, 20, seed=1) != stratified_sample(samples, 20, seed=2)
-
-
-def test_an_image_more_moves_few_others() -> None:
-    """Lots are drawn for each image alone: a data set that grows keeps most of its sample."""
-    samples = images({("a", "x"): 50, ("b", "x"): 50})
+    # lots are drawn for each image alone: a data set that grows keeps most of its sample
     before = {samples[at] for at in stratified_sample(samples, 20)}
     samples.append(Sample("a/x/new", "a", "x"))
     assert len(before - {samples[at] for at in stratified_sample(samples, 20)}) <= 1
@@ -133,9 +105,12 @@ def test_too_small_a_sample(n: int) -> None:
         stratified_sample(samples, n)
 
 
-# --- numbers and several labels ---------------------------------------------------------------
+# --- numbers and several labels -------------------------------------------------------------------
+
 
 NUMBERS = Task("regression", ("age", "height"))
+
+
 SEVERAL = Task("multilabel", ("a", "b", "c"))
 
 
@@ -147,11 +122,6 @@ def test_strata_of_numbers_are_ranges(ages: list[float]) -> None:
     for (low, first), (high, second) in pairwise(pairs):
         assert first <= second
         assert low < high or first == second
-
-
-def test_strata_of_numbers_have_equal_sizes() -> None:
-    strata = strata_of(NUMBERS, [NUMBERS.encode([age / 7, 1.0]) for age in range(100)])
-    assert Counter(strata) == dict.fromkeys("01234", 20)
 
 
 @given(st.lists(st.sets(st.sampled_from("abc")), min_size=1, max_size=30))

@@ -1,10 +1,11 @@
-"""Summaries: rows against literal counting, label shift against its definition, issues."""
+"""Summaries: rows against literal counting, label shift and overlap against their definitions."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+import statistics
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 from tests.oracles import mixtures
-from tests.sources import DECODED, WITH_FILES
 
 import oodzoo
 from oodzoo._html import html_text
@@ -27,20 +27,22 @@ from oodzoo.data.summary import (
     shift_of_labels,
     summarise,
 )
-from oodzoo.data.summary_rows import ClassCount, Extent
+from oodzoo.data.summary_rows import (
+    ClassCount,
+    DomainSummary,
+    Extent,
+    columns_and_rows,
+    overlap,
+    spreads,
+)
 from oodzoo.remote.objects import RemoteFile
 from oodzoo.task import Task
-
-WriteImage = Callable[[Path], Path]
 
 tables = st.tuples(st.integers(2, 5), st.integers(2, 6)).flatmap(
     lambda shape: arrays(np.int64, shape, elements=st.integers(0, 9)).filter(
         lambda counts: bool(counts.sum(axis=1).all())
     )
 )
-
-
-# --- label shift ------------------------------------------------------------------------------
 
 
 @given(tables)
@@ -61,11 +63,6 @@ def test_label_shift_is_symmetric_and_bounded(counts: np.ndarray) -> None:
     assert label_shift(pooled) == pytest.approx([shift[0], shift[0]])
 
 
-def test_label_shift_of_equal_and_of_disjoint_mixtures() -> None:
-    assert label_shift(np.array([[1, 3], [10, 30], [2, 6]])) == pytest.approx([0, 0, 0])
-    assert label_shift(np.array([[5, 0], [0, 9]])) == pytest.approx([100, 100])
-
-
 @pytest.mark.parametrize("sizes", [(20, 50, 100), (300, 300, 40)])
 def test_label_shift_by_chance_is_the_mean_of_random_draws(sizes: tuple[int, ...]) -> None:
     random = np.random.default_rng(0)
@@ -76,7 +73,69 @@ def test_label_shift_by_chance_is_the_mean_of_random_draws(sizes: tuple[int, ...
     assert approximate == pytest.approx(expected, rel=0.05)
 
 
-# --- rows -------------------------------------------------------------------------------------
+@given(tables)
+def test_shift_of_labels_is_that_of_the_definition(counts: np.ndarray) -> None:
+    sizes = counts.max(axis=1) + 1
+    shift, by_chance = shift_of_labels(counts, sizes)
+    for d in range(len(counts)):
+        rest = [other for other in range(len(counts)) if other != d]
+        differences, deviations = [], []
+        for label in range(counts.shape[1]):
+            elsewhere = sum(counts[o, label] for o in rest) / sum(sizes[o] for o in rest)
+            differences.append(abs(counts[d, label] / sizes[d] - elsewhere))
+            q = counts[:, label].sum() / sizes.sum()
+            variance = q * (1 - q) * (1 / sizes[d] + 1 / sum(sizes[o] for o in rest))
+            deviations.append(variance**0.5)
+        assert shift[d] == pytest.approx(100 * np.mean(differences), abs=1e-9)
+        assert by_chance[d] == pytest.approx(100 * (2 / np.pi) ** 0.5 * np.mean(deviations))
+
+
+numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=20)
+
+
+def quantile(values: list[float], share: float) -> float:
+    """The linear interpolation between order statistics."""
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    low = int(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
+
+
+@given(numbers, numbers)
+def test_overlap_is_that_of_the_definition(values: list[float], others: list[float]) -> None:
+    low, high = quantile(others, 0.05), quantile(others, 0.95)
+    tolerance = 1e-9 * max(map(abs, others))
+    surely = sum(low + tolerance <= value <= high - tolerance for value in values)
+    perhaps = sum(low - tolerance <= value <= high + tolerance for value in values)
+    found = overlap(np.array(values), np.array(others))
+    assert found is not None
+    assert 100 * surely / len(values) - 1e-9 <= found <= 100 * perhaps / len(values) + 1e-9
+
+
+@given(numbers, numbers)
+def test_spreads_of_two_domains(day: list[float], night: list[float]) -> None:
+    task = Task("regression", ("age", "twice"))
+    samples = [
+        Sample(str(at), domain, task.encode([value, 2 * value]))
+        for domain, values in (("day", day), ("night", night))
+        for at, value in enumerate(values)
+    ]
+    parts = {"day": slice(0, len(day)), "night": slice(len(day), len(samples))}
+    by_domain, total = spreads(task, samples, parts)
+    for values, found in ((day, by_domain["day"]), (night, by_domain["night"])):
+        age = found["age"]
+        assert (age.smallest, age.largest) == (min(values), max(values))
+        assert age.mean == pytest.approx(statistics.fmean(values), abs=1e-6)
+        assert age.deviation == pytest.approx(statistics.pstdev(values), rel=1e-6, abs=1e-6)
+        assert found["twice"].largest == 2 * age.largest
+    assert by_domain["day"]["age"].overlap == overlap(np.array(day), np.array(night))
+    assert total["age"].smallest == min(*day, *night)
+    assert total["age"].overlap is None
+    assert overlap(np.array([1.0]), np.array([])) is None
+
+
+# --- rows -----------------------------------------------------------------------------------------
 
 
 def save(path: Path, size: tuple[int, int], color: object = (9, 1, 5), mode: str = "RGB") -> None:
@@ -164,72 +223,14 @@ def test_bytes_of_remote_files_are_known_from_their_listing() -> None:
     assert summarise(samples, files, counts).total.n_bytes is None
 
 
-@pytest.mark.parametrize("name", [*WITH_FILES, *DECODED])
-def test_every_source_has_the_same_summary(name: str, mixed: Path, tmp_path: Path) -> None:
-    (mixed / "day/dog/text.png").unlink()  # some sources refuse what is not an image
-    folder = oodzoo.ImageDomains(mixed)
-    (tmp_path / "source").mkdir()
-    given = {**WITH_FILES, **DECODED}[name](folder, tmp_path / "source")
-    found, expected = given.open().summary(), folder.summary()
-    assert found.counts == expected.counts
-    for row, other in zip(found.domains, expected.domains, strict=True):
-        if name in DECODED:  # files are written anew
-            changed = {"n_bytes": row.n_bytes, "formats": row.formats, "modes": row.modes}
-            assert row.to_dict() == {**other.to_dict(), **changed}
-        else:
-            assert row == other
-    assert [issue.kind for issue in found.issues] == [issue.kind for issue in expected.issues]
+# --- forms ----------------------------------------------------------------------------------------
 
 
-# --- issues -----------------------------------------------------------------------------------
-
-
-def test_image_that_is_small_unlike_the_rest_of_its_domain(tmp_path: Path) -> None:
-    for domain, side in (("day", 63), ("night", 64)):
-        for label in ("cat", "dog"):
-            for n in range(3):
-                save(tmp_path / f"{domain}/{label}/{n}.png", (100, side), (n, ord(label[0]), side))
-        save(tmp_path / f"{domain}/cat/small.png", (31, 200), (1, 1, side))
-        save(tmp_path / f"{domain}/cat/large enough.png", (32, 200), (1, 1, side))
-    (issue,) = oodzoo.ImageDomains(tmp_path).check()
-    assert (issue.kind, issue.paths) == ("small", ("night/cat/small.png",))
-
-
-def test_domain_of_tiny_images_differs_in_size(tmp_path: Path, write_image: WriteImage) -> None:
-    for n, label in enumerate(["cat", "dog"]):
-        write_image(tmp_path / f"day/{label}/1.png")
-        save(tmp_path / f"night/{label}/1.png", (16, 20 + n))
-    (issue,) = oodzoo.ImageDomains(tmp_path).check()
-    assert (issue.kind, issue.paths) == ("sizes", ())
-    assert "median 4×4 in 'day' and 16×20 in 'night'" in issue.message
-
-
-def test_domain_with_another_mixture(tmp_path: Path, write_image: WriteImage) -> None:
-    for domain, label, n in (("a", "x", 40), ("a", "y", 10), ("b", "x", 10), ("b", "y", 40)):
-        for i in range(n):
-            write_image(tmp_path / f"{domain}/{label}/{i}.png")
-    (issue,) = oodzoo.ImageDomains(tmp_path).quick_check()
-    assert issue.kind == "label shift"
-    assert "label shift 60 % in 'a', 60 % in 'b'" in issue.message
-
-
-def test_domain_of_one_class_is_no_second_issue(tmp_path: Path, write_image: WriteImage) -> None:
-    for domain, label in (("a", "x"), ("b", "x"), ("b", "y"), ("c", "x"), ("c", "y")):
-        for i in range(40):
-            write_image(tmp_path / f"{domain}/{label}/{i}.png")
-    issues = oodzoo.ImageDomains(tmp_path).quick_check()
-    assert [issue.kind for issue in issues] == ["one class"]
-
-
-# --- forms ------------------------------------------------------------------------------------
-
-
-def test_document(mixed: Path) -> None:
+def test_document_frame_and_text(mixed: Path) -> None:
     summary = oodzoo.ImageDomains(mixed).summary()
     document = json.loads(json.dumps(summary.to_dict()))
-    assert document["images"] == 9
-    assert document["domains"] == ["day", "night"]
-    assert document["classes"] == ["cat", "dog"]
+    assert (document["images"], document["task"]) == (9, "classification")
+    assert (document["domains"], document["classes"]) == (["day", "night"], ["cat", "dog"])
     assert document["counts"]["night"] == {"cat": 3, "dog": 1}
     assert document["summary"][0]["fewest"] == {"label": "dog", "images": 2}
     assert document["summary"][0]["width"] == {"smallest": 40, "median": 55, "largest": 80}
@@ -239,45 +240,63 @@ def test_document(mixed: Path) -> None:
     kinds = [warning["kind"] for warning in document["warnings"]]
     assert kinds == ["unreadable", "leak", "two labels", "copies"]
     assert all(warning["advice"] for warning in document["warnings"])
-
-
-def test_frame(mixed: Path) -> None:
-    pytest.importorskip("pandas")
-    summary = oodzoo.ImageDomains(mixed).summary()
-    frame = summary.to_frame()
-    assert list(frame["domain"]) == ["day", "night"]
-    assert list(frame["copies"]) == [0, 1]
-
-
-def test_text_is_the_table(mixed: Path) -> None:
-    summary = oodzoo.ImageDomains(mixed).summary()
     columns, rows = summary.table()
     lines = str(summary).splitlines()
     assert lines[0].split() == " ".join(columns).split()
     assert [line.split() for line in lines[1:]] == [" ".join(row).split() for row in rows]
-    assert repr(summary).startswith(f"Summary({summary.total.images} images, ")
+    assert repr(summary) == "Summary(9 images, 2 domains, 4 problems)"
     assert all(html_text(str(issue)) in summary._repr_html_() for issue in summary.issues)
     assert summary._repr_html_().count("<tr>") == 1 + len(rows)
+    pytest.importorskip("pandas")
+    assert list(summary.to_frame()["copies"]) == [0, 1]
 
 
-# --- other labels than classes ----------------------------------------------------------------
+SOUND = DomainSummary(
+    domain="day",
+    images=1200,
+    classes=7,
+    fewest=ClassCount("cat", 100),
+    most=ClassCount("dog", 100),
+    label_shift=0.0,
+    n_bytes=2_500_000,
+    unreadable=0,
+    copies=0,
+    shared=0,
+    width=Extent(227, 227, 227),
+    height=Extent(200, 200, 200),
+    greyscale=0.0,
+    formats={"JPEG": 1200},
+    modes={"RGB": 1200},
+)
 
 
-@given(tables)
-def test_shift_of_labels_is_that_of_the_definition(counts: np.ndarray) -> None:
-    sizes = counts.max(axis=1) + 1
-    shift, by_chance = shift_of_labels(counts, sizes)
-    for d in range(len(counts)):
-        rest = [other for other in range(len(counts)) if other != d]
-        differences, deviations = [], []
-        for label in range(counts.shape[1]):
-            elsewhere = sum(counts[o, label] for o in rest) / sum(sizes[o] for o in rest)
-            differences.append(abs(counts[d, label] / sizes[d] - elsewhere))
-            q = counts[:, label].sum() / sizes.sum()
-            variance = q * (1 - q) * (1 / sizes[d] + 1 / sum(sizes[o] for o in rest))
-            deviations.append(variance**0.5)
-        assert shift[d] == pytest.approx(100 * np.mean(differences), abs=1e-9)
-        assert by_chance[d] == pytest.approx(100 * (2 / np.pi) ** 0.5 * np.mean(deviations))
+def cells(*rows: DomainSummary) -> list[dict[str, str]]:
+    columns, table = columns_and_rows(rows, "abcdefg")
+    return [dict(zip(columns, row, strict=True)) for row in table]
+
+
+def test_columns_without_anything_to_say_are_left_out() -> None:
+    sound = {
+        "domain": "day", "images": "1,200", "classes": "7/7", "per class": "100", "shift": "0 %",
+        "size": "227×200", "bytes": "2.5 MB",
+    }  # fmt: skip
+    assert cells(SOUND) == [sound]
+    other = replace(
+        SOUND, classes=6, most=ClassCount("dog", 1200), label_shift=12.5, unreadable=1234,
+        copies=2, shared=3, width=Extent(17, 227, 4032), greyscale=0.2,
+    )  # fmt: skip
+    first, second = cells(SOUND, other)
+    empty = dict.fromkeys(("unreadable", "copies", "shared", "sides", "grey"), "")
+    assert first == sound | empty
+    assert second == sound | {
+        "classes": "6/7", "per class": "100–1,200", "shift": "12 %", "unreadable": "1,234",
+        "copies": "2", "shared": "3", "sides": "17–4032", "grey": "<1 %",
+    }  # fmt: skip
+    quick = DomainSummary("day", 3, 2, ClassCount("cat", 1), ClassCount("dog", 2))
+    assert cells(quick) == [{"domain": "day", "images": "3", "classes": "2/7", "per class": "1–2"}]
+
+
+# --- other labels than classes --------------------------------------------------------------------
 
 
 def labelled(task: Task, domains: dict[str, list[str]]) -> Summary:

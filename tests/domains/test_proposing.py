@@ -1,7 +1,8 @@
-"""Proposals for a store: which, in which order, and how they are used and undone."""
+"""Proposals for a store: which, in which order, how they are shown, used and undone."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
@@ -9,13 +10,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import weightedtau
 from sklearn.metrics import adjusted_rand_score
 from tests.domains.conftest import Hidden
 
 import oodzoo
-from oodzoo.domains import propose_domains, use_domains
-from oodzoo.errors import InputError
+from oodzoo import InputError, propose_domains, use_domains
+from oodzoo.data.proposals import Candidate
+from oodzoo.domains.proposing import compare_rankings, rank_by_each
+from oodzoo.domains.result import CAUTION, DomainProposals, Sensitivity
 from oodzoo.features.importing import import_features
+from oodzoo.ranking.result import Ranking
 from oodzoo.store.feature_store import FeatureStore
 
 
@@ -29,8 +34,12 @@ def domains_of(store: FeatureStore) -> dict[str, str]:
     return {path: domain for domain in store.domains for path in store.paths(domain)}
 
 
+# --- proposals ------------------------------------------------------------------------------------
+
+
 def test_columns_come_first_and_clusters_find_hidden_domains(hidden: Hidden) -> None:
-    found = propose_domains(hidden.path, sensitivity=False)
+    before = FeatureStore(hidden.path).fingerprint
+    found = propose_domains(hidden.path, seed=4)
     assert [each.name for each in found.proposals] == ["camera", "luck", "serial", "clusters:3"]
     camera, luck, serial, clusters = found.proposals
     assert found.recommended == "camera"
@@ -41,21 +50,18 @@ def test_columns_come_first_and_clusters_find_hidden_domains(hidden: Hidden) -> 
     paths = list(hidden.domains)
     assert adjusted_rand_score([hidden.domains[p] for p in paths], clusters.assignment) > 0.95
     assert found.stability[3] > 0.9
-
-
-def test_sensitivity_covers_columns_clusters_and_a_random_split(hidden: Hidden) -> None:
-    found = oodzoo.propose_domains(hidden.path)
     sensitivity = found.sensitivity
     assert sensitivity is not None
-    assert sensitivity.chosen == "camera"
+    assert (sensitivity.chosen, sensitivity.reference) == ("camera", "random:3")
     # clusters:3 divides the samples as camera does
     assert sensitivity.first.keys() == {"camera", "luck", "clusters:2", "clusters:4", "random:3"}
     assert sensitivity.agreement.keys() == sensitivity.first.keys() - {"camera"}
-    assert sensitivity.reference == "random:3"
     assert set(sensitivity.ranks) == {"m1", "m2", "m4"}
-    assert "random:3" in str(found)
     assert sensitivity.verdict in str(found)
     assert json.loads(json.dumps(found.to_dict()))["sensitivity"]["chosen"] == "camera"
+    # the seed determines the result, and nothing is written
+    assert propose_domains(hidden.path, seed=4).to_dict() == found.to_dict()
+    assert FeatureStore(hidden.path).fingerprint == before
 
 
 def test_rankings_are_those_of_the_domains_in_use(hidden: Hidden) -> None:
@@ -65,12 +71,9 @@ def test_rankings_are_those_of_the_domains_in_use(hidden: Hidden) -> None:
     for name in ("luck", "clusters:2"):
         store = use_domains(hidden.path, name)
         assert oodzoo.rank(store).best == found.sensitivity.first[name]
-
-
-def test_nothing_is_written_without_use(hidden: Hidden) -> None:
-    before = FeatureStore(hidden.path).fingerprint
-    propose_domains(hidden.path)
-    assert FeatureStore(hidden.path).fingerprint == before
+    assert set(store.table.given_domains().values()) == {"all"}
+    other = propose_domains(hidden.path, chosen="clusters:5", clusters=3)
+    assert "clusters:5" in [each.name for each in other.proposals]
 
 
 @pytest.mark.parametrize("name", ["camera", "clusters", "clusters:2"])
@@ -91,13 +94,6 @@ def test_domains_are_used_and_given_back(hidden: Hidden, name: str) -> None:
     assert again.table == before.table
 
 
-def test_given_domains_survive_several_proposals(hidden: Hidden) -> None:
-    for name in ("clusters", "camera", "luck"):
-        store = use_domains(hidden.path, name)
-        assert set(store.table.given_domains().values()) == {"all"}
-    assert use_domains(hidden.path, "given").domains == ("all",)
-
-
 def test_a_store_with_domains_is_a_what_if(hidden: Hidden) -> None:
     with_domains = use_domains(hidden.path, "camera")
     given = with_domains.table.regrouped(domains_of(with_domains), None)
@@ -108,18 +104,16 @@ def test_a_store_with_domains_is_a_what_if(hidden: Hidden) -> None:
     assert domains_of(FeatureStore(hidden.path)) == hidden.domains
 
 
-def test_bad_names(hidden: Hidden) -> None:
-    with pytest.raises(InputError, match=r"no proposal 'camra'; .*: did you mean camera\?$"):
-        use_domains(hidden.path, "camra")
-    with pytest.raises(InputError, match=r"^the column 'serial' .* another value for each image"):
-        use_domains(hidden.path, "serial")
-    with pytest.raises(InputError, match="at least 2, got 1"):
-        use_domains(hidden.path, "clusters:1")
+def test_proposals_that_do_not_exist(hidden: Hidden) -> None:
+    for name, words in (
+        ("camra", r"no proposal 'camra'; .*: did you mean camera\?$"),
+        ("serial", r"^the column 'serial' .* another value for each image"),
+        ("clusters:1", "at least 2, got 1"),
+    ):
+        with pytest.raises(InputError, match=words):
+            use_domains(hidden.path, name)
     with pytest.raises(InputError, match="has no model 'm9'"):
         propose_domains(hidden.path, models=["m9"])
-
-
-def test_domains_that_were_never_given(hidden: Hidden) -> None:
     use_domains(hidden.path, "camera")
     store = FeatureStore(hidden.path)
     for domain in store.table.labelled:
@@ -128,25 +122,39 @@ def test_domains_that_were_never_given(hidden: Hidden) -> None:
         propose_domains(store.with_table(store.table), chosen="given")
 
 
-def test_the_result_depends_on_the_seed_alone(hidden: Hidden) -> None:
-    first, again = (propose_domains(hidden.path, seed=4).to_dict() for _ in range(2))
-    assert first == again
-
-
-def test_a_class_in_one_domain_is_noted(hidden: Hidden) -> None:
-    store = FeatureStore(hidden.path)
+@pytest.mark.parametrize(
+    ("owls", "words"),
+    [
+        ("owl", "class 'owl' is"),
+        ("owl crow", "2 classes are each in a single domain; the first, 'crow', is"),
+    ],
+)  # fmt: skip
+def test_a_class_in_one_domain_is_noted(hidden: Hidden, owls: str, words: str) -> None:
+    store, names = FeatureStore(hidden.path), owls.split()
     [domain] = store.table.domains
     cameras = domain.metadata["camera"]
     assert domain.labels is not None
     for row, camera in enumerate(cameras):
         if camera == "camera 1" and row % 4:
-            domain.labels[row] = "owl"
+            domain.labels[row] = names[row // 4 % len(names)]
     found = propose_domains(store.with_table(store.table), sensitivity=False, chosen="camera")
     [note] = found.notes
     assert note == (
-        "By camera, class 'owl' is in 'camera 1' only: no other domain can teach it, and it is "
+        f"By camera, {words} in 'camera 1' only: no other domain can teach it, and it is "
         "ignored where this one is left out."
     )
+
+
+def test_nothing_to_propose(tmp_path: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(30, 3))
+    arrays: dict[str, Any] = {"m": features, "labels": np.arange(30) % 2}
+    np.savez(tmp_path / "x.npz", domains=np.array(["a", "b"] * 15), **arrays)
+    store = import_features([tmp_path / "x.npz"], tmp_path / "s")
+    one = store.table.regrouped(dict.fromkeys(domains_of(store), "all"), None)
+    with pytest.raises(
+        InputError, match=r"no domains can be proposed for .*too few for 2 clusters"
+    ):
+        propose_domains(store.with_table(one))
 
 
 @pytest.mark.parametrize("task", ["regression", "multilabel"])
@@ -170,3 +178,126 @@ def test_other_targets(tmp_path: Path, task: str) -> None:
     assert adjusted_rand_score(domain[rows], clusters.assignment) > 0.9
     assert found.sensitivity is not None
     assert set(found.sensitivity.first.values()) == {"m1"}
+
+
+# --- comparison of rankings -----------------------------------------------------------------------
+
+
+RNG = np.random.default_rng(0)
+
+
+def ranking(scores: dict[str, float]) -> Ranking:
+    """A ranking of models by given scores."""
+    y, domains = np.tile([0, 1], 20), np.repeat(["a", "b"], 20)
+    base = oodzoo.rank({m: RNG.normal(size=(40, 2)) for m in scores}, y, domains)
+    order = sorted(scores, key=lambda model: -scores[model])
+    rows = {row.model: row for row in base.rows}
+    made = [
+        dataclasses.replace(rows[model], rank=number + 1, score=scores[model])
+        for number, model in enumerate(order)
+    ]
+    return dataclasses.replace(base, rows=tuple(made))
+
+
+def compared() -> Sensitivity:
+    return compare_rankings(
+        {
+            "camera": ranking({"x": 3, "y": 2, "z": 1}),
+            "site": ranking({"x": 3, "y": 1, "z": 2}),
+            "clusters:2": ranking({"x": 1, "y": 3, "z": 2}),
+            "random:2": ranking({"x": 1, "y": 2, "z": 3}),
+        },
+        "camera",
+        reference="random:2",
+    )
+
+
+def test_agreement_first_models_and_ranks() -> None:
+    found = compared()
+    for name, scores in {"site": [3, 1, 2], "clusters:2": [1, 3, 2], "random:2": [1, 2, 3]}.items():
+        expected = pytest.approx(weightedtau([3, 2, 1], scores).statistic)
+        assert found.agreement[name] == expected
+    assert found.first == {"camera": "x", "site": "x", "clusters:2": "y", "random:2": "z"}
+    # the random split does not count
+    assert found.firsts == {"x": 2, "y": 1}
+    assert found.ranks == {"x": (1, 3), "y": (1, 3), "z": (2, 3)}
+    assert found.verdict == "The first model, x, is the same under 2 of 3 proposals."
+    same, random = ranking({"x": 2, "y": 1}), ranking({"x": 1, "y": 2})
+    one = compare_rankings({"a": same, "r": random}, "a", reference="r")
+    assert one.verdict == "There is one proposal, a: nothing to compare its ranking with."
+
+
+def test_a_proposal_that_cannot_be_ranked_by_is_named(hidden: Hidden) -> None:
+    store = FeatureStore(hidden.path)
+    paths = [path for domain in store.table.labelled for path in domain.paths]
+    halves = {path: "ab"[at % 4 // 2] for at, path in enumerate(paths)}
+    views = {
+        "halves": store.with_table(store.table.regrouped(halves, "halves")),
+        "one": store,
+    }
+    found = rank_by_each(views, "halves", reference="random")
+    assert found.failed.keys() == {"one"}
+    assert "at least 2 domains" in found.failed["one"]
+    with pytest.raises(InputError, match="at least 2 domains"):
+        rank_by_each(views, "one", reference="random")
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+CAMERA = Candidate("camera", (), 2, {"canon": 30, "sony": 1200}, 1.0, 0.5, separability=0.8)
+
+
+SERIAL = Candidate("serial", values=9, reason="another value for each image")
+
+
+SENSITIVITY = Sensitivity(
+    "camera",
+    "unseen",
+    {"clusters:2": 0.5, "random:2": None},
+    {"camera": "x", "clusters:2": "x", "random:2": "y"},
+    {"x": (1, 1), "y": (2, 3)},
+    "random:2",
+    {},
+)
+
+
+FOUND = DomainProposals((CAMERA, SERIAL), "camera", {2: 0.9}, ("A note.",), SENSITIVITY)
+
+
+def test_tables_lines_and_text() -> None:
+    header, rows = FOUND.table()
+    assert header == ["proposal", "domains", "smallest", "classes", "evenness", "separable", ""]
+    assert rows == [["camera", "2", "30", "100 %", "0.50", "0.80", "recommended"]]
+    assert FOUND.sensitivity_table()[1] == [
+        ["camera", "chosen", "x"], ["clusters:2", "0.50", "x"], ["random:2", "-", "y"]
+    ]  # fmt: skip
+    assert FOUND.rank_table()[1] == [["x", "2", "1"], ["y", "0", "2-3"]]
+    lines = FOUND.lines()
+    assert lines == [
+        "serial cannot be used: another value for each image.",
+        "A note.",
+        "The first model, x, is the same under all 2 proposals.",
+        CAUTION,
+    ]
+    assert all(line in str(FOUND) for line in lines)
+    alone = DomainProposals((CAMERA,), "camera", {})
+    assert "weighted tau" in str(FOUND)
+    assert "weighted tau" not in str(alone)
+    assert alone.sensitivity_table()[1] == alone.rank_table()[1] == []
+    assert repr(FOUND) == "DomainProposals(2 proposals, recommended 'camera')"
+    assert repr(DomainProposals((), None, {})) == "DomainProposals(0 proposals, none can be used)"
+    html = dataclasses.replace(FOUND, notes=("<b>",))._repr_html_()
+    assert (html.count("<table"), html.count("<p>")) == (3, len(lines))
+    assert "<b>" not in html
+
+
+def test_document() -> None:
+    document = FOUND.to_dict()
+    assert document["recommended"] == "camera"
+    assert [each["usable"] for each in document["proposals"]] == [True, False]
+    assert document["stability"] == {"2": 0.9}
+    assert document["sensitivity"]["firsts"] == {"x": 2}
+    assert document["sensitivity"]["ranks"] == {"x": [1, 1], "y": [2, 3]}
+    assert FOUND.find("serial") is SERIAL
+    assert FOUND.find("site") is None

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.report.diagnosis_example import example_diagnoses
 
-from oodzoo.data.spread import Spread
+from oodzoo.data.summary_rows import Spread
 from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.evaluation.advice import Advice
 from oodzoo.evaluation.learning_curve import CurvePoint, LearningCurve

@@ -12,16 +12,14 @@ import numpy as np
 
 from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.files import ImageFile
+from oodzoo.data.files import ImageFile, TextFile, modality_of
 from oodzoo.data.listing import Issue, Sample
-from oodzoo.data.proposing import is_request, propose_for
+from oodzoo.data.proposals import is_request, propose_for
+from oodzoo.data.sources.base import Options, require_each, require_used
 from oodzoo.data.sources.choice import open_source
+from oodzoo.data.sources.columns import ONE_DOMAIN, as_names
 from oodzoo.data.sources.labelled import collect_roles, row_names
-from oodzoo.data.sources.metadata import ONE_DOMAIN
-from oodzoo.data.sources.names import as_names
-from oodzoo.data.sources.options import Options, require_each, require_used
 from oodzoo.data.sources.targets import Targets, read_targets
-from oodzoo.data.text_files import TextFile, modality_of
 from oodzoo.errors import InputError
 from oodzoo.features.feature_files import read_feature_files
 from oodzoo.predictor import Predictor

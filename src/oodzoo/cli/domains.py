@@ -131,7 +131,7 @@ def announce_proposed(
     clusters: bool = False,
 ) -> None:
     """Write in one line which domains a data set has, if they were to be proposed."""
-    from oodzoo.data.proposing import describe
+    from oodzoo.data.proposals import describe
 
     if domains is not None:
         by, names = dataset.domains_proposed, dataset.domains

@@ -35,7 +35,7 @@ def import_(
 ) -> None:
     """Import features computed elsewhere into a feature store."""
     from oodzoo.data.listing import counted_outputs
-    from oodzoo.data.sources.names import parse_columns
+    from oodzoo.data.sources.columns import parse_columns
     from oodzoo.features.importing import import_features
 
     mapping = None if columns is None else parse_columns(columns)

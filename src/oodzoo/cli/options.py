@@ -240,7 +240,7 @@ BudgetOption = Annotated[
 
 def require_request(domains: str) -> str:
     """Reject a value of --domains that is none."""
-    from oodzoo.data.proposing import is_request
+    from oodzoo.data.proposals import is_request
 
     if not is_request(domains):
         raise InputError(f"--domains must be propose, one or column:NAME, got {domains!r}")
@@ -256,7 +256,7 @@ def open_data(
 ) -> ImageDomains:
     """Open the data set that DATA, --root, --columns, --domains and --task name."""
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.data.sources.names import parse_columns
+    from oodzoo.data.sources.columns import parse_columns
 
     if domains is not None:
         require_request(domains)

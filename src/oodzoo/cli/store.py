@@ -173,7 +173,7 @@ def sync(
     ] = False,
 ) -> None:
     """Adopt removed, moved and relabelled images, without extracting again."""
-    from oodzoo.data.sources.names import parse_columns
+    from oodzoo.data.sources.columns import parse_columns
     from oodzoo.features.extract import open_unlabelled
     from oodzoo.store.sync import sync_store
 

@@ -75,7 +75,7 @@ def assess(
 ) -> None:
     """Test a predictor on labelled data: what it gets right and wrong, and what was expected."""
     from oodzoo.assessment import test
-    from oodzoo.data.sources.names import parse_columns
+    from oodzoo.data.sources.columns import parse_columns
     from oodzoo.events import Events
     from oodzoo.predictor import load
     from oodzoo.report.assessment_page import write_test_report

@@ -5,27 +5,28 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from oodzoo._text import count
-from oodzoo.data.class_names import similar_classes
-from oodzoo.data.contents import ImageFiles
-from oodzoo.data.files import ImageFile, read_bytes
-from oodzoo.data.inspection import inspect_images
-from oodzoo.data.issues import also_unlabelled, find_identical, identical_images, shared_groups
+from oodzoo.data.contents import ImageFiles, inspect_images
+from oodzoo.data.files import ImageFile, modality_of, read_bytes
+from oodzoo.data.issues import (
+    also_unlabelled,
+    find_identical,
+    identical_images,
+    shared_groups,
+    similar_classes,
+)
 from oodzoo.data.listing import Issue, Sample, counted_outputs, labels_of, task_line
-from oodzoo.data.proposals import Candidate
-from oodzoo.data.proposing import is_request, propose_for
+from oodzoo.data.proposals import Candidate, is_request, propose_for
 from oodzoo.data.sampling import stratified_sample
+from oodzoo.data.sources.base import Options, require_each
 from oodzoo.data.sources.choice import open_source
-from oodzoo.data.sources.options import Options, require_each
 from oodzoo.data.sources.targets import require_varied
 from oodzoo.data.summary import Summary, summarise
-from oodzoo.data.text_files import modality_of
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError, NoDomainsError
 from oodzoo.events import Progress
@@ -66,7 +67,7 @@ class ImageDomains(ImageFiles):
         frame of numbers, or of zeros and ones.
         For a source with less than two domains, `domains` can be "propose" (the best column for
         domains, or else one domain); for any, "one" (one domain) or "column:NAME". See
-        :mod:`oodzoo.data.proposing`.
+        :mod:`oodzoo.data.proposals`.
     task : {"classification", "regression", "multilabel"}, optional
         What the labels are: classes, numbers, or several labels per image. By default, what they
         look like; an InputError asks for the task where they could be of two kinds.
@@ -180,23 +181,6 @@ class ImageDomains(ImageFiles):
     def open(self, i: int) -> bytes:
         """Return the bytes of the image file of a sample."""
         return read_bytes(self.files[i])
-
-    def file(self, sample: Sample) -> Path:
-        """Return the local file of a sample. Deprecated: use `root / sample.path`, or `open`.
-
-        Raises
-        ------
-        InputError
-            If the images are not files below one local folder.
-        """
-        warnings.warn(
-            "ImageDomains.file(sample) is deprecated; use root / sample.path, or open(i)",
-            FutureWarning,
-            stacklevel=2,
-        )
-        if self.root is None:
-            raise InputError(f"the images of {self.name!r} have no local folder; use open(i)")
-        return self.root / sample.path
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Count the images by domain and class, or by domain and label, zeros included.

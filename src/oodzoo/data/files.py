@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from oodzoo._text import one_line
 from oodzoo._threads import Budget
 from oodzoo.data.row_groups import read_cell
-from oodzoo.data.text_files import TextFile
 from oodzoo.errors import InputError
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url
@@ -229,8 +228,33 @@ class EmbeddedFile(msgspec.Struct, frozen=True, tag="embedded"):
         return self.content
 
 
+class TextFile(msgspec.Struct, frozen=True, tag="text"):
+    """A text in a table; as a string, what messages call it."""
+
+    text: str
+    name: str
+
+    @property
+    def remote(self) -> None:
+        return None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def size(self) -> int:
+        return len(self.read())
+
+    def read(self) -> bytes:
+        return self.text.encode(errors="replace")
+
+
 StoredFile = LocalFile | RemoteImage | FilePart | ParquetCell | EmbeddedFile | TextFile
 """A file that other processes can read, too."""
+
+
+def modality_of(files: Iterable[Any]) -> Literal["image", "text"]:
+    """Whether samples are texts; all are of one kind."""
+    return "text" if isinstance(next(iter(files), None), TextFile) else "image"
 
 
 def absolute(file: ImageFile) -> StoredFile:

@@ -10,21 +10,26 @@ half of the classes. Columns that can be used are sorted by
 where *classes* is the mean share of the classes that a value has, and *evenness* is the entropy of
 the numbers of images divided by its maximum, :math:`-\sum_v p_v \log p_v / \log k`. *Separability*,
 known only with features, is how much better than chance a linear model tells the values of images
-that it has not seen (:mod:`oodzoo.domains.separability`).
+that it has not seen (:mod:`oodzoo.domains.clusters`).
 """
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from datetime import date, datetime
+from typing import Any, NamedTuple
 
 from oodzoo._text import count, did_you_mean, printable
-from oodzoo.data.periods import PARTS, PERIODS, equal_parts, period_of, read_dates
+from oodzoo.data.listing import Listing
+from oodzoo.data.sources.columns import ONE_DOMAIN
 from oodzoo.errors import InputError
+from oodzoo.task import Task
 
 MIN_IMAGES = 20
 MAX_DOMAINS = 20
@@ -315,3 +320,193 @@ def _without_copies(found: Sequence[Candidate]) -> list[Candidate]:
                 each = replace(each, assignment=(), domains={}, reason=reason)
         kept.append(each)
     return kept
+
+
+# --- columns of dates -----------------------------------------------------------------------------
+
+PERIODS = ("year", "quarter", "month")
+PARTS = 4
+"""Number of periods with equally many images."""
+
+_YEARS = range(1900, 2101)
+_EXIF = re.compile(r"(\d{4}):(\d\d):(\d\d)(?=\s|$)")
+
+
+def read_dates(values: Sequence[str | None]) -> list[date | None] | None:
+    """Read dates such as 2019-07-31, 2019-07-31T12:00, 2019/07/31, 20190731 or 2019:07:31 12:00:00.
+
+    Returns None if a value is not a date; missing dates are None.
+
+    Examples
+    --------
+    >>> read_dates(["2019-07-31", "2019:08:01 10:00:00", None])
+    [datetime.date(2019, 7, 31), datetime.date(2019, 8, 1), None]
+    >>> read_dates(["2019-07-31", "summer"]) is None
+    True
+    """
+    dates: list[date | None] = []
+    known: dict[str, date | None] = {}
+    for value in values:
+        if value is None:
+            dates.append(None)
+            continue
+        if value not in known:
+            known[value] = _date(value)
+        if known[value] is None:
+            return None
+        dates.append(known[value])
+    return dates if known else None
+
+
+def _date(text: str) -> date | None:
+    try:
+        found = datetime.fromisoformat(_EXIF.sub(r"\1-\2-\3", text.strip()).replace("/", "-"))
+    except ValueError:
+        return None
+    return found.date() if found.year in _YEARS else None
+
+
+def period_of(day: date, period: str) -> str:
+    """Name the period that a day is in; names are sorted as the days are.
+
+    Examples
+    --------
+    >>> [period_of(date(2019, 7, 31), period) for period in PERIODS]
+    ['2019', '2019-Q3', '2019-07']
+    """
+    if period == "year":
+        return f"{day.year}"
+    if period == "quarter":
+        return f"{day.year}-Q{(day.month + 2) // 3}"
+    return f"{day.year}-{day.month:02d}"
+
+
+def equal_parts(dates: Sequence[date | None], parts: int) -> list[str | None]:
+    """Cut dates into consecutive periods with about equally many images; a day is kept whole.
+
+    Examples
+    --------
+    >>> equal_parts([date(2019, 1, day) for day in (1, 2, 9)], 2)
+    ['2019-01-01 to 2019-01-02', '2019-01-01 to 2019-01-02', '2019-01-09']
+    """
+    days = sorted(day for day in dates if day is not None)
+    before: dict[date, int] = {}
+    for number, day in enumerate(days):
+        before.setdefault(day, number)
+    part_of = {day: number * parts // len(days) for day, number in before.items()}
+    names = {}
+    for part in set(part_of.values()):
+        inside = [day for day, number in part_of.items() if number == part]
+        ends = (min(inside), max(inside))
+        names[part] = " to ".join(dict.fromkeys(day.isoformat() for day in ends))
+    return [None if day is None else names[part_of[day]] for day in dates]
+
+
+# --- domains of a data set that has none, or from another column ----------------------------------
+
+PROPOSE, ONE, COLUMN = "propose", "one", "column:"
+
+
+class Proposed(NamedTuple):
+    """A listing with proposed domains.
+
+    Attributes
+    ----------
+    listing : Listing
+        Its metadata are the columns that domains can be proposed by.
+    by : str or None
+        What the domains are proposed by; None if they are those of the source, or one for all.
+    candidates : tuple of Candidate
+        All columns, the best first.
+    """
+
+    listing: Listing
+    by: str | None
+    candidates: tuple[Candidate, ...]
+
+
+def is_request(text: str) -> bool:
+    """Whether a text is `propose`, `one` or `column:NAME`."""
+    return text in (PROPOSE, ONE) or (text.startswith(COLUMN) and text != COLUMN)
+
+
+def propose_for(listing: Listing, request: str) -> Proposed:
+    """Give domains to the samples of a source.
+
+    Parameters
+    ----------
+    listing : Listing
+        With all further columns as metadata.
+    request : str
+        `propose`: the domains of the source if it has several, else the best column, else one
+        domain. `one`: one domain. `column:NAME`: a column, with small values put together.
+
+    Raises
+    ------
+    InputError
+        If the column does not exist or cannot be used.
+    """
+    given = [sample.domain for sample in listing.samples]
+    several = len(set(given)) > 1
+    labels = label_sets(listing.task, [sample.label for sample in listing.samples])
+    found = candidates(listing.metadata, labels)
+    chosen: Candidate | None = None
+    if request.startswith(COLUMN):
+        chosen = find_candidate(request.removeprefix(COLUMN), found, listing.name)
+    elif request == PROPOSE and not several:
+        chosen = next((each for each in found if not each.reason), None)
+    usable = {each.name.rpartition(":")[0] or each.name for each in found if not each.reason}
+    usable |= {each.name for each in found if not each.reason}
+    metadata = {name: values for name, values in listing.metadata.items() if name in usable}
+    names: Sequence[str] = given
+    if chosen is not None:
+        names = chosen.assignment
+        if several:
+            metadata["domain"] = list(given)
+    elif request == ONE:
+        names = [ONE_DOMAIN] * len(given)
+    pairs = zip(listing.samples, names, strict=True)
+    changed = dataclasses.replace(
+        listing,
+        samples=[sample._replace(domain=name) for sample, name in pairs],
+        metadata=metadata,
+    )
+    return Proposed(changed, None if chosen is None else chosen.name, tuple(found))
+
+
+def label_sets(task: Task, labels: Sequence[str]) -> list[Collection[str]]:
+    """Return the labels of each sample: its class, its labels, or none for numbers."""
+    if task.kind == "regression":
+        return [()] * len(labels)
+    if task.kind == "multilabel":
+        return [json.loads(text) for text in labels]
+    return [(label,) for label in labels]
+
+
+def describe(
+    by: str | None, domains: Sequence[str], found: Sequence[Candidate], *, clusters: bool = False
+) -> str:
+    """Say in one line which domains a data set without given domains has.
+
+    With `clusters`, a single domain is divided into clusters after the extraction.
+    """
+    if by is not None:
+        missing = next((each.missing for each in found if each.name == by), 0)
+        note = f" ({count(missing, 'image')} without a value)" if missing else ""
+        return (
+            f"Proposed domains: {count(len(domains), 'value')} of the column {by!r}{note}; another "
+            "column could give another ranking, see oodzoo domains."
+        )
+    if len(domains) == 1 and clusters:
+        return (
+            f"One domain, {domains[0]!r}; after the extraction, clusters of features are the "
+            "proposed domains."
+        )
+    if len(domains) == 1:
+        usable = [each.name for each in found if not each.reason]
+        columns = f"columns ({', '.join(usable)}) or " if usable else ""
+        return (
+            f"One domain, {domains[0]!r}; after the extraction, `oodzoo domains STORE` proposes "
+            f"domains by {columns}clusters of features."
+        )
+    return f"{count(len(domains), 'domain')} as in the data; none is proposed."

@@ -9,7 +9,7 @@ where :math:`n_{dc}` is the number of images of class c in domain d, and sums ov
 classes are :math:`N_c, n_d, N`. That share of its images would need another class for the mixtures
 to be equal: 0 if they are, 100 if the domain has no class in common with the others. Where images
 can have several labels, it is the mean over the labels of the difference of the shares of images
-that have the label; numbers have none, see :mod:`oodzoo.data.spread`.
+that have the label; numbers have none, see :mod:`oodzoo.data.summary_rows`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 from oodzoo._html import html_table
 from oodzoo._packages import optional_package
 from oodzoo._text import count, text_table
-from oodzoo.data.class_names import similar_classes
+from oodzoo.data.contents import Inspection
 from oodzoo.data.files import ImageFile
-from oodzoo.data.inspection import Inspection
 from oodzoo.data.issues import (
     SMALL_SIDE,
     constant_numbers,
@@ -41,13 +40,19 @@ from oodzoo.data.issues import (
     missing_classes,
     missing_labels,
     shared_groups,
+    similar_classes,
     small_images,
     unreadable_images,
 )
 from oodzoo.data.listing import Issue, Sample
-from oodzoo.data.spread import Spread, spreads
-from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent
-from oodzoo.data.summary_table import columns_and_rows
+from oodzoo.data.summary_rows import (
+    ClassCount,
+    DomainSummary,
+    Extent,
+    Spread,
+    columns_and_rows,
+    spreads,
+)
 from oodzoo.task import CLASSIFICATION, Task
 
 if TYPE_CHECKING:

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from oodzoo._text import count
 from oodzoo.data.contents import ImageFiles
-from oodzoo.data.files import ImageFile, LocalFile
-from oodzoo.data.listing import Issue, explaining_errors
-from oodzoo.data.sources.folder import list_images
-from oodzoo.data.sources.remote_folder import list_remote_images
+from oodzoo.data.files import ImageFile
+from oodzoo.data.listing import explaining_errors
+from oodzoo.data.sources.folder import images_below
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, is_url, parse_location
 
@@ -48,14 +47,11 @@ class UnlabelledImages(ImageFiles):
     def __init__(self, folder: str | Path, name: str | None = None) -> None:
         self.location = parse_location(folder) if str(folder) else Path()
         with explaining_errors(folder):
-            if isinstance(self.location, Url):
-                files = list_remote_images(self.location)
-                issues: list[Issue] = []
-                own_name = self.location.name
-            else:
+            if isinstance(self.location, Path):
                 _require_folder(folder)
-                files, issues = _local_images(self.location)
-                own_name = self.location.resolve().name
+            files, issues = images_below(self.location)
+            at = self.location
+            own_name = at.name if isinstance(at, Url) else at.resolve().name
         self.name = own_name if name is None else name
         _require_name(self.name, folder)
         if not files:
@@ -74,11 +70,6 @@ class UnlabelledImages(ImageFiles):
 
     def _files(self) -> dict[str, ImageFile]:
         return self.files
-
-
-def _local_images(folder: Path) -> tuple[dict[str, ImageFile], list[Issue]]:
-    paths, issues = list_images(folder)
-    return {path: LocalFile(str(folder / path)) for path in paths}, issues
 
 
 def parse_unlabelled(text: str | Path | UnlabelledImages) -> UnlabelledImages:

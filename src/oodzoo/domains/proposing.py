@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+import warnings
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,19 +12,25 @@ from pathlib import Path
 import numpy as np
 
 from oodzoo._text import count, did_you_mean, printable
-from oodzoo.data.proposals import Candidate, assess, candidates, find_candidate, in_order
-from oodzoo.data.proposing import label_sets
-from oodzoo.domains.clusters import Clusters, cluster, confined_classes
-from oodzoo.domains.embedding import Floats, embed
-from oodzoo.domains.result import DomainProposals
-from oodzoo.domains.sensitivity import rank_by_each
-from oodzoo.domains.separability import separability
+from oodzoo.data.proposals import (
+    Candidate,
+    assess,
+    candidates,
+    find_candidate,
+    in_order,
+    label_sets,
+)
+from oodzoo.domains.clusters import Clusters, Floats, cluster, confined_classes, embed, separability
+from oodzoo.domains.result import DomainProposals, Sensitivity
 from oodzoo.errors import InputError
 from oodzoo.events import Listeners
 from oodzoo.features.source import StoreSource, groups_of
+from oodzoo.ranking.ranker import rank
+from oodzoo.ranking.result import Ranking
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.sync import regroup_store
 from oodzoo.store.table import GIVEN
+from oodzoo.testbed.correlation import correlation
 
 GIVEN_DOMAINS, CLUSTERS, RANDOM = "given", "clusters", "random"
 _LEAST = 0.1
@@ -300,3 +307,79 @@ def _division(assignment: Sequence[str]) -> tuple[int, ...]:
     """Number the domains in the order in which they occur: equal for equal divisions."""
     numbers: dict[str, int] = {}
     return tuple(numbers.setdefault(name, len(numbers)) for name in assignment)
+
+
+# --- sensitivity ----------------------------------------------------------------------------------
+
+
+def rank_by_each(
+    stores: Mapping[str, FeatureStore],
+    chosen: str,
+    *,
+    reference: str,
+    score: str = "unseen",
+    listener: Listeners | None = None,
+) -> Sensitivity:
+    """Rank the models of a store by several divisions into domains.
+
+    Parameters
+    ----------
+    stores : dict of str to FeatureStore
+        Views of the store by the name of the proposal.
+    chosen : str
+        The proposal that others are compared with.
+    reference : str
+        The random split.
+    score : str
+    listener : Listener or sequence of Listener, optional
+
+    Raises
+    ------
+    InputError
+        If models cannot be ranked by the chosen proposal.
+    """
+    rankings: dict[str, Ranking] = {}
+    failed: dict[str, str] = {}
+    for name, store in stores.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the ranking by the domains in use repeats them
+                rankings[name] = rank(store, score=score, listener=listener)
+        except InputError as error:
+            if name == chosen:
+                raise
+            failed[name] = str(error)
+    return compare_rankings(rankings, chosen, reference=reference, failed=failed)
+
+
+def compare_rankings(
+    rankings: Mapping[str, Ranking],
+    chosen: str,
+    *,
+    reference: str,
+    failed: Mapping[str, str] | None = None,
+) -> Sensitivity:
+    """Compare rankings with the one by the chosen proposal; see :class:`Sensitivity`."""
+    base = {row.model: row.score for row in rankings[chosen].rows}
+    agreement = {}
+    ranks = {row.model: [row.rank] for row in rankings[chosen].rows}
+    for name, ranking in rankings.items():
+        if name == chosen:
+            continue
+        scores = {row.model: row.score for row in ranking.rows}
+        models = [model for model in base if model in scores]
+        agreement[name] = correlation(
+            "weighted_tau", [base[m] for m in models], [scores[m] for m in models]
+        )
+        if name != reference:
+            for row in ranking.rows:
+                ranks.setdefault(row.model, []).append(row.rank)
+    return Sensitivity(
+        chosen,
+        rankings[chosen].score,
+        agreement,
+        {name: ranking.best for name, ranking in rankings.items()},
+        {model: (min(found), max(found)) for model, found in ranks.items()},
+        reference,
+        dict(failed or {}),
+    )

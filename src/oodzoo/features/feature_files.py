@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._text import file_size, one_line
-from oodzoo.data.sources.names import find_columns, separator_of, split_columns
+from oodzoo.data.sources.columns import find_columns, separator_of, split_columns
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.zoo.device import available_memory
 from oodzoo.zoo.spec import require_unique_names

@@ -15,8 +15,7 @@ import numpy as np
 
 from oodzoo._text import file_size, one_line
 from oodzoo.data.contents import REMOTE_READERS
-from oodzoo.data.files import ImageFile, UnreadableImageError
-from oodzoo.data.text_files import modality_of
+from oodzoo.data.files import ImageFile, UnreadableImageError, modality_of
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig, PassTime
 from oodzoo.features.forward import Job, JobResult, require_finite, run_jobs

@@ -15,8 +15,7 @@ from PIL import Image
 
 from oodzoo.data.files import ImageFile, LocalFile, ObjectImage, RemoteImage, StoredFile
 from oodzoo.data.listing import SUFFIXES, explaining_errors
-from oodzoo.data.sources.folder import list_images
-from oodzoo.data.sources.remote_folder import list_remote_images
+from oodzoo.data.sources.folder import images_below, list_images
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.forward import Job, run_jobs
@@ -131,7 +130,7 @@ def _remote_images(url: Url) -> list[ImageFile]:
         return [RemoteImage(file)]
     if url.scheme in ("http", "https"):  # which give no lists
         raise InputError(f"no such file: {str(url)!r}")
-    images = list_remote_images(url)
+    images, _ = images_below(url)
     if not images:
         raise InputError(f"{str(url)!r} has no images ({', '.join(sorted(SUFFIXES))})")
     return list(images.values())

@@ -1,4 +1,4 @@
-"""Which source a user means: a path, a URL or a Python object."""
+"""Which source a user means: a path, a URL, a Python object, or a dict of these by domain."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from oodzoo._text import one_line
+from oodzoo._text import count, one_line
 from oodzoo.data.files import ObjectImage
 from oodzoo.data.listing import SUFFIXES, Listing, Sample, explaining_errors
-from oodzoo.data.sources.base import ImageSource
-from oodzoo.data.sources.by_class import list_by_class
-from oodzoo.data.sources.folder import list_folder
-from oodzoo.data.sources.names import as_groups, as_names
-from oodzoo.data.sources.options import Options, require_columns, require_used
-from oodzoo.data.sources.targets import Targets, read_targets
+from oodzoo.data.sources.base import ImageSource, Options, require_columns, require_used
+from oodzoo.data.sources.columns import as_groups, as_names
+from oodzoo.data.sources.folder import (
+    images_below,
+    list_by_class,
+    list_folder,
+    list_remote_folder,
+)
+from oodzoo.data.sources.targets import Targets, join_targets, read_targets
 from oodzoo.data.sources.texts import has_text, list_texts
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, parse_location
@@ -89,7 +92,7 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
         assert isinstance(location, Path)
         return list_saved(location, options)
     if kind == "hub":
-        from oodzoo.data.sources.hub import list_named
+        from oodzoo.data.sources.huggingface import list_named
 
         assert isinstance(location, Url)
         return list_named(location, options)
@@ -99,8 +102,6 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
         if by_class is not None:
             return by_class
     if isinstance(location, Url):
-        from oodzoo.data.sources.remote_folder import list_remote_folder
-
         return list_remote_folder(location, files)
     return list_folder(location)
 
@@ -185,7 +186,7 @@ def _open_object(source: Any, options: Options) -> Listing:
         return _list_protocol(source, options.task)
     package = type(source).__module__.partition(".")[0]
     if package in ("pandas", "polars"):
-        from oodzoo.data.sources.frame import list_frame
+        from oodzoo.data.sources.arrays import list_frame
 
         return list_frame(source, options)
     if package == "datasets":
@@ -197,13 +198,11 @@ def _open_object(source: Any, options: Options) -> Listing:
 
         return list_torch_dataset(source, options)
     if _is_wilds(source):
-        from oodzoo.data.sources.wilds import list_wilds
+        from oodzoo.data.sources.torch_dataset import list_wilds
 
         return list_wilds(source, options)
     if isinstance(source, Mapping):
-        from oodzoo.data.sources.by_domain import list_by_domain
-
-        return list_by_domain(source, options, open_source)
+        return _list_by_domain(source, options)
     if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
         from oodzoo.data.sources.arrays import list_arrays
 
@@ -264,3 +263,87 @@ def _targets(source: ImageSource, labels: list[Any], name: str, kind: Kind | Non
             f"{one_line(error)}"
         ) from error
     return Targets(task, labels)
+
+
+# --- dicts by domain ------------------------------------------------------------------------------
+
+_FILES = (".csv", ".parquet", ".tar", ".tar.gz", ".tgz")
+
+
+def _list_by_domain(sources: Mapping[Any, Any], options: Options) -> Listing:
+    """List several sources, each of one domain.
+
+    Parameters
+    ----------
+    sources : dict
+        By domain: a folder of classes `class/image` or its URL, a pair `(images, labels)`, or any
+        source that takes `domains`. Its own domains, if it has them, are ignored.
+    options : Options
+        For each of the sources.
+    """
+    name = type(sources).__name__
+    require_used(options, name, ("root", "columns"))
+    listing = Listing(name)
+    domains = as_names(list(sources), "domain", name)
+    tasks = []
+    for domain, source in zip(domains, sources.values(), strict=True):
+        try:
+            found = _list_domain(source, options._replace(domains=domain))
+        except InputError as error:
+            raise InputError(f"domain {domain!r}: {error}") from error
+        listing.samples += found.samples
+        listing.files += found.files
+        listing.issues += found.issues
+        tasks.append(found.task)
+    if tasks:
+        listing.task = join_targets(tasks, name)
+    if len({sample.path for sample in listing.samples}) < len(listing.samples):
+        listing.samples = [_with_domain(sample) for sample in listing.samples]
+    return listing
+
+
+def _with_domain(sample: Sample) -> Sample:
+    start = f"{sample.domain}/"
+    return sample if sample.path.startswith(start) else sample._replace(path=start + sample.path)
+
+
+def _list_domain(source: Any, options: Options) -> Listing:
+    if isinstance(source, str | os.PathLike):
+        location = parse_location(source)
+        if _is_class_folder(location):
+            with explaining_errors(str(location)):
+                return _list_classes(location, str(options.domains))
+    if isinstance(source, tuple):
+        if len(source) not in (2, 3):
+            raise InputError(
+                f"expected (images, labels) or (images, labels, groups), got {len(source)} parts"
+            )
+        images, labels, groups = (*source, None)[:3]
+        return open_source(images, options._replace(labels=labels, groups=groups))
+    return open_source(source, options)
+
+
+def _is_class_folder(location: Path | Url) -> bool:
+    if isinstance(location, Url):
+        return location.scheme != "hf" and not location.name.lower().endswith(_FILES)
+    saved = ("dataset_dict.json", "dataset_info.json")
+    return location.is_dir() and not any((location / file).is_file() for file in saved)
+
+
+def _list_classes(folder: Path | Url, domain: str) -> Listing:
+    """List the images `class/**/image` of one domain."""
+    listing = Listing(str(folder))
+    files, listing.issues = images_below(folder)
+    loose = 0
+    for path, file in files.items():
+        label, slash, _ = path.partition("/")
+        if slash:
+            listing.add(Sample(f"{domain}/{path}", domain, label), file)
+        loose += not slash
+    if not listing.samples:
+        raise InputError(f"no image found in {str(folder)!r}: expected a folder class/image")
+    if loose:
+        listing.add_issue(
+            "no class", f"{domain!r} has {count(loose, 'image')} outside any class folder; ignored"
+        )
+    return listing

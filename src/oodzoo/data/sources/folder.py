@@ -1,17 +1,20 @@
-"""A folder of images, without opening them: `root/domain/class/image`."""
+"""Folders of images, without opening them: `root/domain/class/image`, local or remote."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from oodzoo._text import count, some_of
-from oodzoo.data.files import LocalFile
+from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
 from oodzoo.data.listing import SUFFIXES, Issue, Listing, Sample
+from oodzoo.data.sources.columns import ONE_DOMAIN
 from oodzoo.errors import InputError
+from oodzoo.remote.location import Url
+from oodzoo.remote.objects import RemoteFile, list_files
 
 FOLLOW = "OODZOO_FOLLOW_LINKS"
 """Environment variable: whether to follow links to folders outside of the one that is listed."""
@@ -162,3 +165,112 @@ def _inside(path: Path, root: Path) -> str:
             "rename it"
         ) from error
     return path.relative_to(root).as_posix()
+
+
+# --- by path, of sources that are not local folders -----------------------------------------------
+
+
+def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: str) -> Listing:
+    """List images by their paths, by the rules of a folder; `expected` is for messages."""
+    listing = Listing(name)
+    loose: dict[str, int] = {}
+    for path, file in images:
+        domain, *rest = filter(None, path.split("/"))  # an object may have "a//b" in its name
+        if len(rest) >= 2:
+            listing.add(Sample(path, domain, rest[0]), file)
+        elif rest:  # else it is beside the domains, and ignored
+            loose[domain] = loose.get(domain, 0) + 1
+    require_level(listing, expected, loose, advice="")
+    for domain, n in loose.items():
+        listing.add_issue(
+            "no class", f"{domain!r} has {count(n, 'image')} outside any class folder; ignored"
+        )
+    return listing
+
+
+def list_remote_folder(root: Url, files: Iterable[RemoteFile]) -> Listing:
+    """List `url/domain/class/**/image` among files, by the rules of a local folder."""
+    return list_by_path(str(root), _remote_images(root, files), "url")
+
+
+def images_below(
+    root: Path | Url, remote: Iterable[RemoteFile] | None = None
+) -> tuple[dict[str, ImageFile], list[Issue]]:
+    """List all images below a folder or URL by their paths, sorted, and the problems found.
+
+    `remote` has all files below a URL, if they are listed already.
+    """
+    if isinstance(root, Url):
+        files = list_files(root) if remote is None else remote
+        return dict(sorted(_remote_images(root, files))), []
+    paths, issues = list_images(root)
+    return {path: LocalFile(str(root / path)) for path in paths}, issues
+
+
+def _remote_images(root: Url, files: Iterable[RemoteFile]) -> Iterator[tuple[str, ImageFile]]:
+    """Yield the images that are not hidden, with their paths relative to a URL."""
+    start = len(str(root).rstrip("/")) + 1
+    for file in files:
+        path = file.url[start:]
+        parts = path.split("/")
+        if any(part.startswith(".") for part in parts):
+            continue
+        if "." + parts[-1].rpartition(".")[2].lower() in SUFFIXES and "." in parts[-1]:
+            yield path, RemoteImage(file)
+
+
+# --- root/class/image of one domain ---------------------------------------------------------------
+
+
+def list_by_class(
+    root: Path | Url, classes: Sequence[str], remote: Iterable[RemoteFile]
+) -> Listing | None:
+    """List `root/class/**/image` as one domain; None if it is `root/domain/class/**/image`.
+
+    Parameters
+    ----------
+    root : Path or Url
+        Its name is that of the domain.
+    classes : sequence of str
+        Classes that are known; others may occur.
+    remote : iterable of RemoteFile
+        All files below a URL.
+    """
+    files, issues = images_below(root, remote)
+    name = root.name if isinstance(root, Url) else root.resolve().name
+    if not is_by_class(list(files), classes):
+        return None
+    listing = Listing(str(root), root=None if isinstance(root, Url) else root, issues=issues)
+    beside = 0
+    for path, file in files.items():
+        label, *rest = filter(None, path.split("/"))
+        if rest:
+            listing.add(Sample(path, name or ONE_DOMAIN, label), file)
+        beside += not rest
+    if beside:
+        listing.add_issue(
+            "no class", f"{str(root)!r} has {count(beside, 'image')} outside any class folder; "
+            "ignored"
+        )  # fmt: skip
+    return listing
+
+
+def is_by_class(paths: Sequence[str], classes: Sequence[str]) -> bool:
+    """Whether paths are `class/image` rather than `domain/class/image`.
+
+    They are if more images have one of the classes as their first folder than as their second; or,
+    if as many, more of those in folders are in one folder than in folders below it.
+
+    Examples
+    --------
+    >>> is_by_class(["cat/1.png", "dog/roll/2.png"], ["cat", "dog"])
+    True
+    >>> is_by_class(["day/cat/1.png", "night/dog/2.png"], ["cat", "dog"])
+    False
+    """
+    folders = [[part for part in path.split("/") if part][:-1] for path in paths]
+    nested = sum(len(each) > 1 for each in folders)
+    known = frozenset(classes)
+    first = sum(bool(each) and each[0] in known for each in folders)
+    second = sum(len(each) > 1 and each[1] in known for each in folders)
+    return first > second or (first == second and sum(map(bool, folders)) > 2 * nested)

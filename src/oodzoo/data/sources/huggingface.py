@@ -1,28 +1,31 @@
-"""Data sets of Hugging Face's library `datasets`, in memory or saved to disk."""
+"""Data sets of Hugging Face's `datasets`: in memory, saved to disk, or by name on the Hub."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from oodzoo._packages import optional_package
-from oodzoo._text import one_line
+from oodzoo._text import did_you_mean, one_line
+from oodzoo.data.files import ImageFile, LocalFile, ObjectImage
 from oodzoo.data.listing import Listing
-from oodzoo.data.sources.image_column import ImageColumn, has_files
-from oodzoo.data.sources.labelled import collect_roles, list_labelled
-from oodzoo.data.sources.metadata import read_metadata
-from oodzoo.data.sources.names import (
+from oodzoo.data.sources.base import Options, require_no_root, require_used
+from oodzoo.data.sources.columns import (
     find_columns,
     name_columns,
+    read_metadata,
     split_columns,
     used_columns,
 )
-from oodzoo.data.sources.options import Options, require_no_root, require_used
+from oodzoo.data.sources.labelled import collect_roles, list_labelled, row_names
+from oodzoo.data.sources.pixels import image_bytes
 from oodzoo.data.sources.rows import list_columns
 from oodzoo.errors import InputError, NoDomainsError
-from oodzoo.remote.location import parse_location
+from oodzoo.remote.location import Url, parse_location
 
 _ROLES = ("label", "domain", "group")
 _PARTS = frozenset({"train", "training", "test", "testing", "validation", "valid", "val", "dev"})
@@ -201,3 +204,199 @@ def _named(value: Any, names: Sequence[str]) -> Any:
         return [_named(each, names) for each in value]
     # the number of an unknown class is -1
     return names[value] if value is not None and 0 <= value < len(names) else None
+
+
+# --- by name --------------------------------------------------------------------------------------
+
+_FORM = "hf://datasets/OWNER/NAME[@REVISION][?config=CONFIG&split=SPLIT]"
+
+
+class HubName(NamedTuple):
+    """What a URL of the Hub names."""
+
+    repository: str
+    revision: str | None = None
+    config: str | None = None
+    split: str | None = None
+
+
+def parse_hub_url(url: Url) -> HubName:
+    """Read `hf://datasets/OWNER/NAME@REVISION?config=CONFIG&split=SPLIT`.
+
+    Raises
+    ------
+    InputError
+        If it has another form.
+
+    Examples
+    --------
+    >>> parse_hub_url(Url("hf://datasets/ada/photos@v1?split=train"))
+    HubName(repository='ada/photos', revision='v1', config=None, split='train')
+    """
+    path, _, query = str(url).removeprefix("hf://datasets/").partition("?")
+    repository, _, revision = path.rstrip("/").partition("@")
+    if repository.count("/") != 1 or not all(repository.split("/")):
+        raise InputError(f"{str(url)!r} does not name a data set; expected {_FORM}")
+    options: dict[str, str] = {}
+    for part in filter(None, query.split("&")):
+        key, equals, value = part.partition("=")
+        if key not in ("config", "split") or not value:
+            advice = "" if equals else "; expected NAME=VALUE"
+            near = did_you_mean(key, ("config", "split"))
+            raise InputError(
+                f"unknown option {part!r} in {str(url)!r}; {near or f'expected {_FORM}'}{advice}"
+            )
+        options[key] = unquote(value)
+    return HubName(repository, unquote(revision) or None, **options)
+
+
+def list_named(url: Url, options: Options) -> Listing:
+    """Download a data set of the Hub, or find it in the cache of `datasets`, and list it.
+
+    No code of a data set is run: those with a loading script are refused.
+    """
+    name = parse_hub_url(url)
+    with using_datasets(f"reading {str(url)!r}") as datasets:
+        if int(datasets.__version__.partition(".")[0]) < 4:
+            raise InputError(
+                f"datasets {datasets.__version__} may run the script of a data set; install "
+                "datasets>=4"
+            )
+        if Path(name.repository).exists():
+            raise InputError(
+                f"datasets would read the local folder {name.repository!r} instead of "
+                f"{str(url)!r}; work in another folder"
+            )
+        try:
+            loaded = datasets.load_dataset(
+                name.repository, name.config, split=name.split, revision=name.revision
+            )
+        except Exception as error:
+            raise InputError(_explain(error, name)) from error
+    return list_datasets(loaded, options, name=str(url))
+
+
+def _explain(error: Any, name: HubName) -> str:
+    """Say in one line why a data set cannot be loaded, and what to do."""
+    text, what = one_line(error).rstrip("."), f"the data set {name.repository!r}"
+    if "scripts are no longer supported" in text:
+        return (
+            f"{what} needs its own script, which would run code of others; refused. Try its copy "
+            f"without a script: hf://datasets/{name.repository}@refs%2Fconvert%2Fparquet"
+        )
+    if "gated" in text.lower():
+        return (
+            f"{what} is gated; accept its conditions on its page of the Hugging Face Hub, and log "
+            "in with: hf auth login"
+        )
+    if "Revision" in text and "doesn't exist" in text:
+        return f"{what} has no revision {name.revision!r}"
+    if type(error).__name__ == "DatasetNotFoundError":
+        return (
+            f"{what} does not exist on the Hugging Face Hub, or is private; check its name, or "
+            "log in with: hf auth login"
+        )
+    if isinstance(error, ConnectionError):
+        return (
+            f"cannot reach the Hugging Face Hub for {what}: {text}; connect, or give a folder "
+            "that save_to_disk has written"
+        )
+    advice = ""
+    if "Config name is missing" in text or "BuilderConfig" in text:
+        advice = "; choose one with ?config=NAME"
+    elif "Unknown split" in text:
+        advice = "; choose one with ?split=NAME"
+    return f"cannot load {what}: {text}{advice}"
+
+
+# --- the column of images -------------------------------------------------------------------------
+
+_ROWS = 1000
+
+
+def has_files(feature: Any) -> bool:
+    """Whether a column has image files, as bytes or paths."""
+    if isinstance(feature, dict):
+        return feature.keys() == {"bytes", "path"}
+    return type(feature).__name__ == "Image"
+
+
+class ImageColumn:
+    """Opens the images of a column, from memory-mapped files where the data set has them.
+
+    Parameters
+    ----------
+    data : datasets.Dataset
+    column : str
+        Image files, bytes, or pixels.
+    """
+
+    def __init__(self, data: Any, column: str) -> None:
+        feature = data.features[column]
+        data = data.select_columns([column]).with_format(None)
+        self._column = column
+        self._has_files = has_files(feature)
+        if self._has_files:
+            if not isinstance(feature, dict):
+                data = data.cast_column(column, type(feature)(decode=False))
+            data = data.flatten()
+        elif getattr(feature, "dtype", None) not in ("binary", "large_binary"):
+            data = data.with_format("numpy")
+        self._data = data
+
+    def open(self, i: int, /) -> bytes:
+        row = self._data[i]
+        if not self._has_files:
+            return image_bytes(row[self._column])
+        return image_bytes({part: row[f"{self._column}.{part}"] for part in ("bytes", "path")})
+
+    def files(self, splits: Sequence[str], name: str) -> tuple[list[str], list[ImageFile]]:
+        """Return the path and the file of each image; `splits` and `name` are for messages.
+
+        The path is the name of the image file if each has one of its own, else the row.
+        """
+        n = len(self._data)
+        given = self._paths() if self._has_files else [None] * n
+        paths = _relative(given)
+        if paths is None:
+            rows = row_names(n)
+            paths = [f"{s}/{row}" if s else row for s, row in zip(splits, rows, strict=True)]
+        files: list[ImageFile] = [
+            ObjectImage(self, i, f"{name}: {path}") for i, path in enumerate(paths)
+        ]
+        for start in range(0, n, _ROWS):
+            local = {i for i in range(start, min(start + _ROWS, n)) if _is_file(given[i])}
+            without_bytes = self._without_bytes(start) if local else []
+            for i in local:
+                if without_bytes[i - start]:
+                    files[i] = LocalFile(str(given[i]))
+        return paths, files
+
+    def _paths(self) -> list[str | None]:
+        column = f"{self._column}.path"
+        table = self._data.select_columns([column]).with_format("arrow")[:]
+        paths: list[str | None] = table.column(0).to_pylist()
+        return paths
+
+    def _without_bytes(self, start: int) -> list[bool]:
+        """Tell for some rows whether the bytes are missing."""
+        column = f"{self._column}.bytes"
+        table = self._data.select_columns([column]).with_format("arrow")[start : start + _ROWS]
+        missing: list[bool] = table.column(0).is_null().to_pylist()
+        return missing
+
+
+def _is_file(path: str | None) -> bool:
+    return path is not None and os.path.isfile(path)  # noqa: PTH113 - no error on a long name
+
+
+def _relative(paths: Sequence[str | None]) -> list[str] | None:
+    """Return unique names relative to the folder that contains all; None if there are none."""
+    names = [path for path in paths if path]
+    if len(set(names)) < len(paths) or not names:
+        return None
+    absolute = [Path(name).is_absolute() for name in names]
+    if all(absolute):
+        folder = os.path.commonpath([str(Path(name).parent) for name in names])
+        return [Path(name).relative_to(folder).as_posix() for name in names]
+    return None if any(absolute) else names

@@ -8,9 +8,8 @@ from typing import Any
 from oodzoo._text import count
 from oodzoo.data.files import ImageFile
 from oodzoo.data.listing import Listing, Sample
-from oodzoo.data.sources.metadata import ONE_DOMAIN
-from oodzoo.data.sources.names import as_groups, as_names
-from oodzoo.data.sources.options import Options
+from oodzoo.data.sources.base import Options
+from oodzoo.data.sources.columns import ONE_DOMAIN, as_groups, as_names
 from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
 

@@ -13,15 +13,16 @@ from oodzoo._text import one_line
 from oodzoo.data.files import Container, ParquetCell
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.row_groups import MAX_GROUP_BYTES, is_empty
-from oodzoo.data.sources.containers import find_containers, read_each
-from oodzoo.data.sources.metadata import ONE_DOMAIN, read_metadata
-from oodzoo.data.sources.names import (
+from oodzoo.data.sources.columns import (
+    ONE_DOMAIN,
     as_groups,
     as_names,
     find_columns,
+    read_metadata,
     split_columns,
     used_columns,
 )
+from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.rows import common_folder, list_columns
 from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError

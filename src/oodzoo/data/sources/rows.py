@@ -12,7 +12,7 @@ from oodzoo._threads import Prefetch
 from oodzoo.data.contents import READ_AHEAD, REMOTE_READERS
 from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
 from oodzoo.data.listing import Listing, Sample
-from oodzoo.data.sources.names import as_groups, as_names
+from oodzoo.data.sources.columns import as_groups, as_names
 from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, is_url, parse_location

@@ -7,8 +7,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from oodzoo.data.listing import Listing
-from oodzoo.data.sources.metadata import ONE_DOMAIN, read_metadata
-from oodzoo.data.sources.names import find_columns, separator_of, split_columns
+from oodzoo.data.sources.columns import (
+    ONE_DOMAIN,
+    find_columns,
+    read_metadata,
+    separator_of,
+    split_columns,
+)
 from oodzoo.data.sources.rows import Row, list_rows
 from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._text import count
-from oodzoo.data.sources.names import as_names, is_missing
+from oodzoo.data.sources.columns import as_names, is_missing
 from oodzoo.errors import InputError
 from oodzoo.task import CLASSIFICATION, Kind, Labels, Task
 from oodzoo.task.arrays import require_variation

@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo._text import one_line
+from oodzoo.data.files import TextFile
 from oodzoo.data.listing import Listing
+from oodzoo.data.sources.base import Options, require_no_root
+from oodzoo.data.sources.columns import (
+    find_columns,
+    read_metadata,
+    separator_of,
+    split_columns,
+    used_columns,
+)
 from oodzoo.data.sources.labelled import list_labelled, row_names
-from oodzoo.data.sources.metadata import read_metadata
-from oodzoo.data.sources.names import find_columns, separator_of, split_columns, used_columns
-from oodzoo.data.sources.options import Options, require_no_root
-from oodzoo.data.text_files import TextFile
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url

@@ -1,0 +1,405 @@
+"""One contract for all sources of images: the same samples, bytes, order, problems and features."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.fixtures import draw_digits
+from tests.s3 import Bucket
+from tests.sources.kinds import (
+    DECODED,
+    TABLES,
+    VARIANTS,
+    WITH_FILES,
+    Given,
+    Outcome,
+    columns_of,
+    extract,
+    outcome,
+    tars,
+)
+
+import oodzoo
+from oodzoo import ImageDomains
+from oodzoo.data.images import decode
+from oodzoo.errors import NoDomainsError
+from oodzoo.task import Task
+from oodzoo.zoo import ModelSpec
+
+ALL = {**WITH_FILES, **VARIANTS, **DECODED}
+LOCAL = {"folder", "CSV", "DataFrame", "ImageFolder", "class folders", "HF paths", "paths",
+         "Series", "tuples", "pairs by domain", "ConcatDataset", "DomainBed",
+         "Parquet structs of paths"}  # fmt: skip
+TARS = {name for name in VARIANTS if " tar of " in name}
+NAMED = {*LOCAL, *TARS, "URL", "object", "tar of a folder", "Parquet binary", "Parquet pattern",
+         "frame of bytes",
+         "Parquet large_binary", "Parquet binary_view", "Parquet struct",
+         "Parquet dictionaries"}  # fmt: skip
+"""Kinds whose samples have the paths of the folder."""
+
+every_source = pytest.mark.parametrize("name", ALL)
+every_table = pytest.mark.parametrize("kind", TABLES)
+
+
+def save(path: Path, size: tuple[int, int], colour: Any = (9, 1, 5), mode: str = "RGB") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, colour).save(path)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Images of several sizes and kinds; one is copied, and one is in both domains."""
+    root = tmp_path / "mixed"
+    save(root / "day/cat/1.png", (40, 30))
+    save(root / "day/cat/2.png", (60, 50))
+    save(root / "day/cat/3.jpg", (80, 10), 7, "L")
+    save(root / "day/dog/1.png", (50, 90))
+    save(root / "night/cat/1.png", (40, 31))
+    shutil.copy(root / "night/cat/1.png", root / "night/cat/2.png")
+    shutil.copy(root / "day/dog/1.png", root / "night/cat/3.png")
+    save(root / "night/dog/1.png", (40, 32))
+    return root
+
+
+def given_as(name: str, folder: Path, to: Path) -> Given:
+    (to / "source").mkdir()
+    return ALL[name](ImageDomains(folder), to / "source")
+
+
+def contents(data: ImageDomains) -> list[tuple[str, str, str | None]]:
+    """Domain, label and digest of each image, sorted."""
+    rows = zip(data.samples, data.digests, strict=True)
+    return sorted((s.domain, s.label, digest) for s, digest in rows)
+
+
+# --- images of classes ------------------------------------------------------------------------
+
+
+@every_source
+def test_the_same_data_set(name: str, mixed: Path, tmp_path: Path) -> None:
+    folder, data = ImageDomains(mixed), given_as(name, mixed, tmp_path).open()
+    assert (data.domains, data.classes) == (folder.domains, folder.classes)
+    assert list(data) == sorted(data, key=lambda s: (s.domain, s.label, s.path))
+    assert repr(data).endswith("8 images, 2 domains, 2 classes)")
+    pixels = [np.asarray(decode(data.open(i))).tolist() for i in range(8)]
+    if name in NAMED:
+        assert data.samples == folder.samples
+        assert data.fingerprint == folder.fingerprint
+    if name in LOCAL:
+        assert data.files == folder.files
+    if name not in DECODED:
+        assert contents(data) == contents(folder)
+    expected = [np.asarray(decode(folder.open(i))).tolist() for i in range(8)]
+    assert sorted(map(str, pixels)) == sorted(map(str, expected))
+
+
+@every_source
+def test_the_same_summary(name: str, mixed: Path, tmp_path: Path) -> None:
+    found = given_as(name, mixed, tmp_path).open().summary()
+    expected = ImageDomains(mixed).summary()
+    assert found.counts == expected.counts
+    for row, other in zip(found.domains, expected.domains, strict=True):
+        if name in DECODED:  # files are written anew
+            changed = {"n_bytes": row.n_bytes, "formats": row.formats, "modes": row.modes}
+            assert row.to_dict() == {**other.to_dict(), **changed}
+        else:
+            assert row == other
+    assert [issue.kind for issue in found.issues] == [issue.kind for issue in expected.issues]
+
+
+@pytest.mark.parametrize("name", WITH_FILES)
+def test_damaged_images_are_listed_and_named(name: str, mixed: Path, tmp_path: Path) -> None:
+    folder = ImageDomains(mixed)
+    (mixed / "day/cat/1.png").write_bytes(b"")
+    (mixed / "night/dog/1.png").write_text("no picture")
+    data = given_as(name, mixed, tmp_path).open()
+    summary = data.summary()
+    assert len(data) == len(folder)
+    assert summary.unreadable is not None
+    assert sorted(summary.unreadable.values()) == [
+        "not an image that Pillow can identify", "the file is empty (0 bytes)"
+    ]  # fmt: skip
+    assert data.unreadable == {}  # their bytes can be read
+    assert next(issue.kind for issue in summary.issues) == "unreadable"
+
+
+# --- tables -----------------------------------------------------------------------------------
+
+
+@every_table
+def test_columns_of_other_names(kind: str, photos: Path, tmp_path: Path) -> None:
+    folder = ImageDomains(photos)
+    given = columns_of(folder) | {"group": [f"g{n // 2}" for n in range(8)]}
+    given["label"][0] = f" {given['label'][0]} "
+    own = ImageDomains(TABLES[kind](given, tmp_path))
+    assert contents(own) == contents(folder)
+    image = "path" if isinstance(TABLES[kind](given, tmp_path), Path | str) else "image"
+    names = {"label": "y", "domain": "site", "group": "who"}
+    renamed = {names.get(name, name): values for name, values in given.items()}
+    decoys = {"label": ["?"] * 8, "more": list(range(8))}
+    source = TABLES[kind](renamed | decoys, tmp_path)
+    other = ImageDomains(source, columns=names)
+    assert contents(other) == contents(folder), image
+    assert other.samples == own.samples
+    assert sorted({s.group for s in other if s.group}) == ["g0", "g1", "g2", "g3"]
+
+
+@every_table
+def test_integers_are_names(kind: str, photos: Path, tmp_path: Path) -> None:
+    given = columns_of(ImageDomains(photos))
+    given["label"] = [int(label == "cat") for label in given["label"]]
+    given["domain"] = [7 + (domain == "day") for domain in given["domain"]]
+    given["group"] = [None, *range(7)]
+    data = ImageDomains(TABLES[kind](given, tmp_path))
+    assert (data.domains, data.classes) == (("7", "8"), ("0", "1"))
+    assert {s.group for s in data} == {None, *map(str, range(7))}
+
+
+N = 12
+DOMAINS = ["day" if at % 2 else "night" for at in range(N)]
+AGES = [20.5 + 3.25 * at for at in range(N)]
+HEIGHTS = [1.5 + 0.01 * at for at in range(N)]
+NAMES = ("dog", "cat", "bird")
+LABELS = [[name for bit, name in enumerate(NAMES) if at >> bit & 1] for at in range(N)]
+SEVERAL = Task("multilabel", ("bird", "cat", "dog"))
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Twelve images of noise."""
+    folder = tmp_path_factory.mktemp("noise")
+    for at in range(N):
+        pixels = np.random.default_rng(at).integers(0, 256, (8, 8, 3), np.uint8)
+        Image.fromarray(pixels).save(folder / f"{at:02d}.png")
+    return [str(folder / f"{at:02d}.png") for at in range(N)]
+
+
+def require_numbers(data: ImageDomains) -> None:
+    assert data.task == Task("regression", ("age", "height"))
+    assert data.classes == ("age", "height")
+    assert repr(data).endswith("12 images, 2 domains, 2 numbers)")
+    found = {(s.domain, s.label) for s in data}
+    assert found == {(d, f"{a!r} {h!r}") for d, a, h in zip(DOMAINS, AGES, HEIGHTS, strict=True)}
+
+
+@every_table
+def test_two_numbers(kind: str, paths: list[str], tmp_path: Path) -> None:
+    columns = {"path": paths, "domain": DOMAINS, "age": AGES, "height": HEIGHTS}
+    source = TABLES[kind](columns, tmp_path)
+    require_numbers(ImageDomains(source, columns={"label": "age+height"}))
+
+
+def test_two_numbers_that_are_given(paths: list[str]) -> None:
+    frame = pytest.importorskip("pandas").DataFrame({"age": AGES, "height": HEIGHTS})
+    require_numbers(ImageDomains(paths, labels=frame, domains=DOMAINS))
+    rows = [np.flatnonzero(np.array(DOMAINS) == domain) for domain in ("day", "night")]
+    pairs = [([paths[at] for at in some], frame.iloc[some]) for some in rows]
+    require_numbers(ImageDomains(dict(zip(("day", "night"), pairs, strict=True))))
+
+
+def require_several(data: ImageDomains) -> None:
+    assert data.task == SEVERAL
+    assert data.classes == ("bird", "cat", "dog")
+    assert repr(data).endswith("12 images, 2 domains, 3 labels)")
+    pairs = zip(DOMAINS, map(SEVERAL.encode, LABELS), strict=True)
+    assert sorted((s.domain, s.label) for s in data) == sorted(pairs)
+    assert data.counts()["day"] == {"bird": 2, "cat": 3, "dog": 6}
+
+
+@every_table
+@pytest.mark.parametrize("form", ["lists", "zeros and ones", "text"])
+def test_several_labels(kind: str, form: str, paths: list[str], tmp_path: Path) -> None:
+    columns: dict[str, list[Any]] = {"path": paths, "domain": DOMAINS}
+    if form == "lists":
+        columns["label"] = list(map(SEVERAL.encode, LABELS)) if kind == "CSV" else LABELS
+        options: dict[str, Any] = {}
+    elif form == "zeros and ones":
+        columns |= {name: [int(name in some) for some in LABELS] for name in NAMES}
+        options = {"columns": {"label": "dog+cat+bird"}}
+    else:
+        columns["label"] = ["|".join(names) for names in LABELS]
+        options = {"task": "multilabel"}
+    require_several(ImageDomains(TABLES[kind](columns, tmp_path), **options))
+
+
+def test_several_labels_that_are_given(paths: list[str]) -> None:
+    data = ImageDomains(paths, labels=LABELS, domains=DOMAINS)
+    require_several(data)
+    require_several(ImageDomains(data))
+
+
+@pytest.mark.parametrize("parquet", [False, True])
+def test_lists_of_classes_of_hugging_face(parquet: bool, paths: list[str], tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    columns = {"path": paths, "domain": DOMAINS}
+    columns["label"] = [[NAMES.index(name) for name in some] for some in LABELS]  # type: ignore[misc]
+    data = TABLES["HF in memory"](columns, tmp_path)  # type: ignore[arg-type]
+    labels = datasets.Sequence(datasets.ClassLabel(names=list(NAMES)))
+    data = data.cast_column("label", labels)
+    if parquet:
+        data.to_parquet(tmp_path / "x.parquet")
+    require_several(ImageDomains(tmp_path / "x.parquet" if parquet else data))
+
+
+def test_one_number_has_the_name_of_its_column(paths: list[str], tmp_path: Path) -> None:
+    columns = {"path": paths, "domain": DOMAINS, "label": AGES, "a+b": AGES, "a": AGES, "b": AGES}
+    source = TABLES["CSV"](columns, tmp_path)
+    assert ImageDomains(source).task.outputs == ("label",)
+    for name in ("a", "a+b"):
+        assert ImageDomains(source, columns={"label": name}).task.outputs == (name,)
+    series = pytest.importorskip("pandas").Series(AGES, name="years")
+    assert ImageDomains(paths, labels=series, domains=DOMAINS).task.outputs == ("years",)
+
+
+def test_the_fingerprint_has_the_task(paths: list[str]) -> None:
+    numbers = [float(at % 4) for at in range(N)]
+    as_classes = ImageDomains(paths, labels=list(map(repr, numbers)), domains=DOMAINS)
+    as_numbers = ImageDomains(paths, labels=numbers, domains=DOMAINS, task="regression")
+    assert as_classes.task.is_classification
+    assert [s.label for s in as_classes] == [s.label for s in as_numbers]
+    assert as_classes.fingerprint != as_numbers.fingerprint
+
+
+# --- tables without domains -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", ["CSV", "pandas", "Parquet of paths", "Parquet", "HF in memory", "HF on disk"]
+)
+def test_domains_are_proposed_by_further_columns(kind: str, tmp_path: Path) -> None:
+    for row in range(60):
+        save(tmp_path / f"a/b/{row}.png", (4, 4), (row, 0, 0))
+    columns = {
+        "path": [str(tmp_path / f"a/b/{row}.png") for row in range(60)],
+        "label": ["cat" if row % 2 else "dog" for row in range(60)],
+        "camera": ["canon" if row < 30 else "sony" for row in range(60)],
+        "taken": [datetime(2019 + row // 2 % 2, 3, 1, 12) for row in range(60)],
+        "weight": [row + 0.5 for row in range(60)],
+    }
+    source = TABLES[kind](columns, tmp_path)
+    with pytest.raises(NoDomainsError, match=r"no column 'domain'.*--domains propose"):
+        ImageDomains(source)
+    sources = [source]
+    if kind == "HF in memory":
+        parts = {"train": source.select(range(40)), "test": source.select(range(40, 60))}
+        sources.append(pytest.importorskip("datasets").DatasetDict(parts))
+        with pytest.raises(NoDomainsError, match="--domains propose"):
+            ImageDomains(sources[1])
+    for each in sources:
+        data = ImageDomains(each, domains="propose")
+        assert data.domains == ("canon", "sony")
+        assert data.domains_proposed == "camera"
+        assert data.metadata.keys() == {"camera", "taken"}
+        assert {found.name for found in data.proposals} >= {"camera", "taken:year"}
+        for sample in data.samples:
+            assert data.metadata["camera"][sample.path] == sample.domain
+
+
+def test_without_domains_or_columns_there_is_one_domain(photos: Path) -> None:
+    images = [np.full((8, 8, 3), row, np.uint8) for row in range(4)]
+    data = ImageDomains(images, labels=["a", "b", "a", "b"], domains="propose")
+    assert (data.domains, data.domains_proposed) == (("all",), None)
+    one = ImageDomains(photos / "day", domains="one")
+    assert (one.domains, one.classes) == (("all",), ("cat", "dog"))
+
+
+# --- features ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> ImageDomains:
+    """63 digits, most of them PNG, but some in other modes and orientations."""
+    root = draw_digits(tmp_path_factory.mktemp("photos"), 7)
+    for at, path in enumerate(sorted(root.rglob("*.png"))):
+        image = Image.open(path).convert("RGB").resize((41, 32))
+        if at % 7 == 0:
+            exif = Image.Exif()
+            exif[0x0112] = 6  # to be turned by 90 degrees
+            image.save(path.with_suffix(".jpg"), quality=80, exif=exif)
+            path.unlink()
+        elif at % 7 == 1:
+            image.convert("L").save(path)
+        elif at % 7 == 2:
+            image.convert("P").save(path, transparency=3)
+        elif at % 7 == 3:
+            image.convert("CMYK").save(path.with_suffix(".JPEG"))
+            path.unlink()
+    return ImageDomains(root)
+
+
+@pytest.fixture(scope="module")
+def store(
+    data: ImageDomains, zoo: list[ModelSpec], tmp_path_factory: pytest.TempPathFactory
+) -> oodzoo.FeatureStore:
+    path = tmp_path_factory.mktemp("made") / "store"
+    extract(data, zoo, path)
+    return oodzoo.FeatureStore(path)
+
+
+@pytest.fixture(scope="module")
+def expected(store: oodzoo.FeatureStore) -> Outcome:
+    return outcome(store)
+
+
+def require_same(given: Given, zoo: list[ModelSpec], store: Path, expected: Outcome) -> None:
+    """Extract from a source into a new store, and compare."""
+    done = extract(given.open(), zoo, store)
+    assert done.decoded == 63
+    found = outcome(oodzoo.FeatureStore(store))
+    assert found.labels == expected.labels
+    for model in expected.features:
+        assert found.features[model] == expected.features[model], model
+    assert found == expected
+
+
+def require_known(given: Given, data: ImageDomains, zoo: Any, store: Path) -> None:
+    """Extract from a source into the store that the folder was extracted into."""
+    opened = given.open()
+    assert opened.digests == data.digests
+    done = extract(opened, zoo, store)
+    assert (done.decoded, done.shards) == (0, 0)
+
+
+@pytest.mark.parametrize("name", [*WITH_FILES, *DECODED])
+def test_the_same_features_and_ranking(
+    name: str,
+    data: ImageDomains,
+    zoo: list[ModelSpec],
+    store: oodzoo.FeatureStore,
+    expected: Outcome,
+    tmp_path: Path,
+) -> None:
+    given = given_as(name, Path(data.name), tmp_path)
+    require_same(given, zoo, tmp_path / "store", expected)
+    if name in WITH_FILES:
+        require_known(given, data, zoo, store.path)
+
+
+@pytest.mark.parametrize("archives", [False, True])
+def test_the_same_features_from_s3(
+    archives: bool, s3: Bucket, data: ImageDomains, zoo: Any, expected: Outcome, tmp_path: Path
+) -> None:
+    if archives:
+        (tmp_path / "tars").mkdir()
+        tars(data, tmp_path / "tars")
+        given = Given(s3.upload(tmp_path / "tars", "tars") + "/{0..1}.tar", {})
+    else:
+        given = Given(s3.upload(Path(data.name), "some/photos"), {})
+    require_same(given, zoo, tmp_path / "store", expected)
+    require_known(given, data, zoo, tmp_path / "store")
+
+
+def test_other_pixels_are_other_features(
+    data: ImageDomains, zoo: list[ModelSpec], expected: Outcome, tmp_path: Path
+) -> None:
+    """The comparison can fail: one image of 63 with another brightness."""
+    given = DECODED["NumPy"](data, tmp_path)
+    given.source[5] = 255 - given.source[5]
+    with pytest.raises(AssertionError):
+        require_same(given, zoo, tmp_path / "store", expected)
