@@ -16,8 +16,8 @@ from oodzoo.data.files import LocalFile
 from oodzoo.task import Kind
 from oodzoo.tuning.images import TrainingImages
 from oodzoo.tuning.problem import Problem
+from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.preprocessing import square
-from oodzoo.zoo.trainable import Trainable
 
 SIZE, CLASSES, DIM = 8, 3, 6
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)

@@ -11,7 +11,7 @@ from tests.tuning.small import CLASSES, DIM, MEAN, PREPROCESSING, SIZE, STD, fea
 from oodzoo.heads.domainbed.protocol import Hyperparameters
 from oodzoo.tuning.erm import Erm, erm_update
 from oodzoo.tuning.network import Network
-from oodzoo.zoo.trainable import Trainable
+from oodzoo.zoo.model import Trainable
 
 torch = pytest.importorskip("torch")
 

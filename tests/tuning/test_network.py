@@ -12,7 +12,7 @@ from tests.tuning import small
 from oodzoo.heads.linear import LinearHead
 from oodzoo.tuning.lora import add_adapters
 from oodzoo.tuning.network import Network, head_weights, loss
-from oodzoo.zoo.trainable import Trainable
+from oodzoo.zoo.model import Trainable
 
 torch = pytest.importorskip("torch")
 

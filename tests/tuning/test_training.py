@@ -23,7 +23,7 @@ from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Events, Training, Trajectory
-from oodzoo.zoo.trainable import Trainable
+from oodzoo.zoo.model import Trainable
 
 torch = pytest.importorskip("torch")
 

@@ -22,8 +22,9 @@ from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.tuner import Judged, Tuned, Tuner
 from oodzoo.zoo import load_model
+from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.preprocessing import square
-from oodzoo.zoo.trainable import Trainable, load_trainable
+from oodzoo.zoo.sources import load_trainable
 
 torch = pytest.importorskip("torch")
 

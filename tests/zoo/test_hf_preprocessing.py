@@ -8,7 +8,7 @@ import pytest
 from tests.zoo.data import CROP, SQUASH, image_processor
 
 from oodzoo.errors import InputError
-from oodzoo.zoo.hf_preprocessing import image_preprocessing
+from oodzoo.zoo.hf import _image_preprocessing as image_preprocessing
 from oodzoo.zoo.spec import ModelSpec
 
 

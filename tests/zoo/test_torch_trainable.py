@@ -12,7 +12,7 @@ from tests.zoo.data import noise
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.layers import with_layer
-from oodzoo.zoo.trainable import load_trainable, load_trainable_network
+from oodzoo.zoo.sources import load_trainable, load_trainable_network
 
 PIXELS = noise(3, 32)
 

@@ -9,7 +9,7 @@ import pytest
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.preprocessing import square
-from oodzoo.zoo.trainable import load_trainable, load_trainable_network
+from oodzoo.zoo.sources import load_trainable, load_trainable_network
 
 PREPROCESSING = square(8, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 TEXTS = ModelSpec("minilm", "sentence-transformers/all-MiniLM-L6-v2")

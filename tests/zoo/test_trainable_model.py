@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.preprocessing import square
-from oodzoo.zoo.trainable_model import Trainable
 
 
 def test_the_source_writes_the_file(tmp_path: Path) -> None:

@@ -37,8 +37,8 @@ from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.settings import RULES
 from oodzoo.tuning.training import Events
 from oodzoo.zoo.device import resolve_device
+from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.torch_model import weights_digest
-from oodzoo.zoo.trainable import Trainable
 
 UNSEEN = -1
 """Number of the test domain of a final model, which has no images here."""

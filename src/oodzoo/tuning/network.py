@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from oodzoo._packages import optional_package
 from oodzoo.heads.linear import LinearHead
 from oodzoo.task import Kind
+from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.torch_model import torch_device
-from oodzoo.zoo.trainable import Trainable
 
 Tensor = Any  # torch.Tensor; torch is imported when a network is
 Weights = dict[str, Tensor]

@@ -29,8 +29,8 @@ from oodzoo.tuning.runs import Key, Outputs, Run, Runs
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Events
 from oodzoo.zoo.device import resolve_device
+from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.torch_model import weights_digest
-from oodzoo.zoo.trainable import Trainable
 
 
 @dataclass(frozen=True)

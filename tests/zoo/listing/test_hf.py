@@ -10,9 +10,11 @@ from tests.zoo.data import SQUASH, VIT, save_checkpoint
 from tests.zoo.listing.data import cache_file
 
 from oodzoo.errors import InputError
-from oodzoo.zoo.listing import hf as listing
-from oodzoo.zoo.listing.weights import Weights
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.weights import Weights
+
+listing: Any = get_source("hf")
 
 
 def spec(where: str) -> ModelSpec:
@@ -29,7 +31,7 @@ def spec(where: str) -> ModelSpec:
 )
 def test_bad_patterns(hub_cache: Path, pattern: str, reason: str) -> None:
     with pytest.raises(InputError) as caught:
-        listing.identifiers(pattern)
+        listing.names(pattern)
     assert str(caught.value).startswith(f"the zoo 'hf/{pattern}' {reason}")
 
 

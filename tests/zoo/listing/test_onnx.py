@@ -2,21 +2,24 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oodzoo.errors import InputError
 from oodzoo.zoo import load_model, load_zoo
-from oodzoo.zoo.listing import onnx as listing
-from oodzoo.zoo.listing.weights import Weights
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.weights import Weights
+
+listing: Any = get_source("onnx")
 
 
 def test_a_file() -> None:
     spec = dataclasses.replace(load_zoo("demo")[0], parameters=None)
     assert listing.measure(spec).parameters == load_model(spec).info.parameters
     assert listing.weights(spec) == Weights(spec.file.parent, True, spec.file.stat().st_size)
-    assert listing.licence(spec) is None  # type: ignore[func-returns-value]
+    assert listing.licence(spec) is None
 
 
 def test_external_weights_are_counted(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import pytest
 from tests.zoo.listing.data import cache_file
 
 from oodzoo.errors import InputError
-from oodzoo.zoo.listing import open_clip as listing
-from oodzoo.zoo.listing.weights import Weights
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.weights import Weights
+
+listing: Any = get_source("open_clip")
 
 
 def spec(where: str) -> ModelSpec:
@@ -17,7 +19,7 @@ def spec(where: str) -> ModelSpec:
 
 
 def test_identifiers(open_clip: Any) -> None:
-    found = listing.identifiers("*")
+    found = listing.names("*")
     assert "ViT-B-32/openai" in found
     assert len(found) == len(open_clip.list_pretrained())
 

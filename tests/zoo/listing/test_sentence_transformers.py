@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.text_models import save_text_model
@@ -8,9 +9,11 @@ from tests.zoo.listing.data import cache_file
 
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.listing import sentence_transformers as listing
-from oodzoo.zoo.listing.model import ListedModel
-from oodzoo.zoo.listing.weights import Weights
+from oodzoo.zoo.listing import ListedModel
+from oodzoo.zoo.sources import get_source
+from oodzoo.zoo.weights import Weights
+
+listing: Any = get_source("sentence-transformers")
 
 
 def test_local_folder(tmp_path: Path) -> None:

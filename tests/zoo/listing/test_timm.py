@@ -7,11 +7,13 @@ import pytest
 from tests.zoo.listing.data import cache_file
 
 from oodzoo.errors import InputError
-from oodzoo.zoo.listing import timm as listing
-from oodzoo.zoo.listing.weights import Weights
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.weights import Weights
 
 NAME = "test_vit.r160_in1k"
+
+listing: Any = get_source("timm")
 
 
 def spec(where: str, **fields: Any) -> ModelSpec:
@@ -19,7 +21,7 @@ def spec(where: str, **fields: Any) -> ModelSpec:
 
 
 def test_identifiers_have_pretrained_weights(timm: Any) -> None:
-    found = listing.identifiers("*")
+    found = listing.names("*")
     assert NAME in found
     assert len(found) > 1000
     assert all(timm.get_pretrained_cfg(name).has_weights for name in found[::50])

@@ -7,9 +7,11 @@ import pytest
 
 from oodzoo.errors import InputError
 from oodzoo.zoo import torchvision as source
-from oodzoo.zoo.listing import torchvision as listing
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import count_parameters
+
+listing: Any = get_source("torchvision")
 
 
 def spec(where: str) -> ModelSpec:
@@ -17,10 +19,10 @@ def spec(where: str) -> ModelSpec:
 
 
 def test_identifiers(torchvision: Any) -> None:
-    names = listing.identifiers("*")
+    names = listing.names("*")
     assert "resnet18" in names
     assert "fasterrcnn_resnet50_fpn" not in names
-    every = listing.identifiers("*.*")
+    every = listing.names("*.*")
     assert {"resnet50.IMAGENET1K_V1", "resnet50.IMAGENET1K_V2"} <= set(every)
     assert not any(name.endswith("DEFAULT") for name in every)
     assert {name.partition(".")[0] for name in every} == set(names)
