@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles import swad as oracle
 
-from oodzoo.tuning.swad import LossValley
+from oodzoo.tuning.averages import LossValley
 
 torch = pytest.importorskip("torch")
 
@@ -64,42 +64,11 @@ def test_authors_code(sizes: tuple[int, int]) -> None:
     assert len(ends) > 1
 
 
-def test_plateau() -> None:
-    """The segments of the plateau are averaged; those before and after are not."""
-    valley = LossValley()
-    losses = [9.0, 8.0, 7.0, 6.0, 1.0, *[1.01] * 20, *[5.0] * 6]
-    for at, loss in enumerate(losses):
-        add(valley, at, np.full(5, at, float), loss)
-    average, start, end = valley.result()
-    assert valley.dead
-    assert (start, end) == (4 * LENGTH, 25 * LENGTH - 1)
-    np.testing.assert_allclose(joined(average), np.mean(range(4, 25)))
-
-
-def test_no_valley_gives_the_last_segment() -> None:
-    valley = LossValley()
-    for at in range(8):
-        add(valley, at, np.full(5, at, float), 1 / (at + 1))
-    average, start, end = valley.result()
-    np.testing.assert_array_equal(joined(average), 7)
-    assert (start, end) == (70, 79)
-
-
 def test_nan_is_no_valley() -> None:
     valley = LossValley()
     for at in range(8):
         add(valley, at, np.full(5, at, float), float("nan"))
     assert valley.result()[1:] == (70, 79)
-
-
-def test_segments_after_the_valley_are_ignored() -> None:
-    valley = LossValley(2, 2, 1.1)
-    for at, loss in enumerate([2.0, 1.0, 1.0, 1.0, 9.0, 9.0]):
-        add(valley, at, np.full(5, at, float), loss)
-    assert valley.dead
-    before = joined(valley.result()[0]).copy()
-    add(valley, 6, np.full(5, 1e6), 0.1)
-    np.testing.assert_array_equal(joined(valley.result()[0]), before)
 
 
 def test_result_changes_nothing() -> None:
