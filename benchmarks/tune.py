@@ -33,8 +33,8 @@ from oodzoo.tuning.problem import Problem, opened
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Training
 from oodzoo.zoo import ModelSpec, load_model
+from oodzoo.zoo.sources import load_trainable
 from oodzoo.zoo.torchvision_import import import_torchvision
-from oodzoo.zoo.trainable import load_trainable
 
 DOMAINS = ("drawing", "photo", "sketch")
 CLASSES = ("cat", "dog")

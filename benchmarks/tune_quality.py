@@ -45,7 +45,7 @@ from oodzoo.tuning.runs import Runs
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Events
 from oodzoo.zoo import load_model, load_zoo
-from oodzoo.zoo.trainable import load_trainable
+from oodzoo.zoo.sources import load_trainable
 
 Job = tuple[str, int, tuple[str, ...], float]
 """Start, seed, domains left out, learning rate."""

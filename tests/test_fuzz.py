@@ -668,7 +668,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Kept:
     if kind == "checkpoint":
         torch = pytest.importorskip("torch")
-        from oodzoo.tuning.checkpoint import FILE, read_tensors, write_tensors
+        from oodzoo.tuning.kept import FILE, read_tensors, write_tensors
 
         write_tensors(tmp_path / FILE, {"a": torch.arange(9.0), "b": torch.ones(2)}, {"step": "1"})
         return tmp_path / FILE, lambda: str(read_tensors(tmp_path / FILE) or "")

@@ -12,7 +12,7 @@ from tests.zoo.small_onnx import require_converter
 
 import oodzoo
 from oodzoo.zoo import load_model, load_zoo
-from oodzoo.zoo.trainable import load_trainable
+from oodzoo.zoo.sources import load_trainable
 
 onnx = require_converter()
 SHARED = Path(os.environ.get("OODZOO_SHARED", "../shared")).resolve()

@@ -10,7 +10,7 @@ from tests.cli.commands import command
 
 from oodzoo.predictor import tuning  # noqa: F401 - imported once, for all children
 from oodzoo.tuning import training
-from oodzoo.tuning.checkpoint import Checkpoint, write_checkpoint
+from oodzoo.tuning.kept import Checkpoint, write_checkpoint
 from oodzoo.zoo.torchvision_import import import_torchvision
 
 import_torchvision(extra="tune", purpose="this test")

@@ -41,13 +41,6 @@ def test_the_document_has_what_is_known(run: Run) -> None:
     assert (model["size"], model["cached"]) == (spec.file.stat().st_size, True)
 
 
-def test_a_small_number_without_a_unit_is_read_as_millions(run: Run) -> None:
-    outcome = run("models", "modern", "--max-parameters", "30", "--name", "resnet50*")
-    assert "--max-parameters 30 is read as 30 million; write 30M" in outcome.err
-    assert outcome.out.count("resnet50.a1_in1k") == 1
-    assert not run("models", "demo", "--max-parameters", "40000").err
-
-
 def test_models_that_cannot_be_loaded_are_listed_with_the_reason(run: Run) -> None:
     missing = run("models", "paper", "--name", "resnet50", "--json").document["missing"]
     assert len(missing) == 3

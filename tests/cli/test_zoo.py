@@ -16,8 +16,8 @@ from oodzoo.cli import zoo
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.zoo import load_zoo
-from oodzoo.zoo.listing.model import ListedModel
-from oodzoo.zoo.listing.timm import identifiers
+from oodzoo.zoo.listing import ListedModel
+from oodzoo.zoo.sources import get_source
 
 MODEL = "timm/test_vit.r160_in1k"
 
@@ -26,7 +26,7 @@ MODEL = "timm/test_vit.r160_in1k"
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No model is cached, and none can be downloaded."""
     try:
-        identifiers("*")
+        get_source("timm").names("*")
     except MissingPackageError as error:
         pytest.skip(str(error))
     constants = pytest.importorskip("huggingface_hub.constants")

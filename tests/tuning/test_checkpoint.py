@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from oodzoo.tuning.checkpoint import (
+from oodzoo.tuning.kept import (
     FILE,
     Checkpoint,
     read_checkpoint,
-    read_tensors,
     write_checkpoint,
-    write_tensors,
 )
 
 torch = pytest.importorskip("torch")
@@ -48,12 +46,6 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert [each.name for each in folder.iterdir()] == [FILE]
 
 
-def test_nothing_is_pickled(tmp_path: Path) -> None:
-    write_checkpoint(tmp_path, checkpoint())
-    content = (tmp_path / FILE).read_bytes()[:-8]  # without the checksum
-    assert "weights/head.bias" in numpy_tensors.load(content)
-
-
 @pytest.mark.parametrize("kept", [0, 4, 100, 500])
 def test_cut_off(tmp_path: Path, kept: int) -> None:
     write_checkpoint(tmp_path, checkpoint())
@@ -72,12 +64,3 @@ def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None
     left.write_bytes(b"half")
     assert read_checkpoint(tmp_path) is not None
     assert not left.exists()
-
-
-def test_tensors_and_facts(tmp_path: Path) -> None:
-    tensors = {"a/b": torch.arange(6).view(2, 3).t(), "empty": torch.zeros(0)}
-    write_tensors(tmp_path / "x", tensors, {"n": "1"})
-    found, facts = read_tensors(tmp_path / "x") or ({}, {})
-    torch.testing.assert_close(found, tensors, rtol=0, atol=0)
-    assert facts == {"n": "1"}
-    assert read_tensors(tmp_path / "absent") is None

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from oodzoo.task import Kind
-from oodzoo.tuning.choice import CANDIDATES, MIXINGS, Candidate, choose, metric, str_of
+from oodzoo.tuning.choice import CANDIDATES, choose, str_of
 
 N = len(CANDIDATES)
 LABELS = {"a": np.array([0, 1, 1, 0]), "b": np.array([1, 1, 0])}
@@ -32,23 +32,6 @@ def outputs_with(sure: dict[str, list[float]]) -> dict[str, NDArray[np.float64]]
         domain: of_probabilities(np.repeat(np.array(p)[:, None], len(LABELS[domain]), 1), labels)
         for (domain, p), labels in zip(sure.items(), LABELS.values(), strict=True)
     }
-
-
-def test_candidates() -> None:
-    assert CANDIDATES[0] == Candidate("start", 0.0)
-    rest = {(each.weights, each.mixing) for each in CANDIDATES[1:]}
-    assert rest == {(name, mixing) for name in ("last", "average") for mixing in MIXINGS}
-    assert N == 9
-    assert len({str_of(each) for each in CANDIDATES}) == N
-
-
-@pytest.mark.parametrize("best", range(N))
-def test_quality_decides(best: int) -> None:
-    sure = [0.6] * N
-    sure[best] = 0.7
-    choice = choose({1e-4: outputs_with({"a": sure, "b": sure})}, LABELS, "classification")
-    assert choice.candidate == CANDIDATES[best]
-    assert choice.learning_rate == 1e-4
 
 
 def test_quality_decides_and_not_accuracy() -> None:
@@ -161,8 +144,3 @@ def test_several_labels() -> None:
     choice = choose({1e-4: found}, labels, "multilabel")
     assert choice.candidate == CANDIDATES[7]
     assert choice.metrics["linear head"] == {"a": 100.0, "b": 100.0}
-
-
-def test_metric_is_a_fraction() -> None:
-    outputs = np.array([[0.1, 0.2], [0.3, 0.1], [0.0, 0.5]])
-    assert metric("classification", outputs, np.array([1, 1, 1])) == pytest.approx(2 / 3)

@@ -13,8 +13,7 @@ from PIL import Image
 from tests.oracles.pillow_resize import coefficients
 
 from oodzoo.data.files import LocalFile
-from oodzoo.tuning.device_images import DeviceImages, resizing_weights
-from oodzoo.tuning.images import TrainingImages
+from oodzoo.tuning.images import DeviceImages, TrainingImages, resizing_weights
 from oodzoo.zoo.preprocessing import Geometry
 
 torch = pytest.importorskip("torch")
@@ -97,21 +96,6 @@ def test_weights_are_those_of_the_twin(start: int, length: int, size: int, resul
     expected = np.zeros((result, size))
     expected[:, start : start + length] = coefficients(length, 0, length, result)
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
-
-
-def test_rows_of_weights_add_up_to_one() -> None:
-    rng = np.random.default_rng(1)
-    length = rng.integers(1, 50, 200)
-    start = (rng.random(200) * (51 - length)).astype(int)
-    for result in (1, 7, 32, 90):
-        weights = resizing_weights(
-            torch.from_numpy(start).float(), torch.from_numpy(length).float(), 50, result
-        )
-        assert (weights >= 0).all()
-        torch.testing.assert_close(weights.sum(dim=2), torch.ones(200, result))
-        for each, first, n in zip(weights, start.tolist(), length.tolist(), strict=True):
-            assert not each[:, :first].any()
-            assert not each[:, first + n :].any()
 
 
 def test_only_gpus(images: TrainingImages) -> None:

@@ -130,7 +130,7 @@ def test_weights_of_the_chosen_step(problem: Problem, rule: str) -> None:
     tuned = mine.tuned()
     found = weights(tuned)
     key = mine._key((), tuned.record.draw)._replace(steps=tuned.record.step + 1)
-    mine._runs.network.parts.to("cpu")
+    mine._network.parts.to("cpu")
     mine._runs.do(key, mine._events, lambda record: record.step == tuned.record.step)
     expected = mine._runs.weights(key)
     assert expected is not None
@@ -186,19 +186,15 @@ def test_runs_of_another_model(problem: Problem, tmp_path: Path, change: dict[st
         ErmTuner(lambda: other, problem, ErmSettings(), device="cpu", folder=tmp_path / "runs")
 
 
-def test_kind(tmp_path: Path) -> None:
-    with (
-        small.problem(tmp_path, kind="regression") as problem,
-        pytest.raises(InputError, match="is for classes"),
-    ):
-        tuner(problem, "training-domain")
-
-
-def test_one_domain(tmp_path: Path) -> None:
-    with (
-        small.problem(tmp_path, ("art",)) as problem,
-        pytest.raises(InputError, match="at least two domains, got 1 domain: art"),
-    ):
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ({"kind": "regression"}, "is for classes"),
+        ({"domains": ("art",)}, "at least two domains, got 1 domain: art"),
+    ],
+)
+def test_what_the_protocol_cannot_tune(tmp_path: Path, what: dict[str, Any], message: str) -> None:
+    with small.problem(tmp_path, **what) as problem, pytest.raises(InputError, match=message):
         tuner(problem, "training-domain")
 
 

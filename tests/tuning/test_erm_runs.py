@@ -14,7 +14,7 @@ from tests.tuning import small
 from oodzoo.errors import InputError
 from oodzoo.heads.domainbed.protocol import CHECKPOINT_EVERY, hyperparameters, seed_hash
 from oodzoo.tuning.augmentation import augmented
-from oodzoo.tuning.erm_runs import ErmKey, ErmRuns
+from oodzoo.tuning.erm import ErmKey, ErmRuns
 from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.training import Events
@@ -162,12 +162,6 @@ def test_kept_weights_are_those_of_a_shorter_run(problem: Problem) -> None:
     assert records[0].records[1] == records[1].records[1]
 
 
-def test_network_is_left_in_inference_mode(problem: Problem) -> None:
-    mine = runs(problem)
-    mine.do(ErmKey((), 0, 0, 2), Events(), never)
-    assert not any(layer.training for layer in mine.network.parts.modules())
-
-
 def test_random_state_is_kept(problem: Problem) -> None:
     mine = runs(problem)
     torch.manual_seed(0)
@@ -175,7 +169,3 @@ def test_random_state_is_kept(problem: Problem) -> None:
     torch.manual_seed(0)
     mine.do(ErmKey((), 0, 0, 2), Events(), never)
     torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
-
-
-def test_seconds_per_step(problem: Problem) -> None:
-    assert runs(problem).seconds_per_step(ErmKey((), 0, 0, 5001)) > 0

@@ -75,18 +75,6 @@ def test_boxes_are_those_of_the_twin(size: tuple[int, int]) -> None:
         assert crop_box(size, draws) == expected_box(*size, draws)
 
 
-@pytest.mark.parametrize("size", [(224, 224), (100, 140), (60, 90), (30, 400), (400, 30), (1, 1)])
-def test_boxes_are_within_the_limits(size: tuple[int, int]) -> None:
-    for draws in draws_of(1, 300):
-        top, left, height, width = crop_box(size, draws)
-        assert 0 <= top <= size[0] - height
-        assert 0 <= left <= size[1] - width
-        assert (width - 1) / (height + 1) <= 4 / 3
-        assert (height - 1) / (width + 1) <= 4 / 3
-        if max(size) / min(size) < 4 / 3 and size[0] > 1:
-            assert 0.69 <= height * width / (size[0] * size[1]) <= 1
-
-
 @pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
 def test_twin_is_torchvisions() -> None:
     import_torchvision(extra="tune", purpose="this test")
@@ -125,20 +113,6 @@ def test_crops_are_cropped_and_then_resized(files: list[ImageFile]) -> None:
                 np.testing.assert_array_equal(pixels, np.asarray(expected))
 
 
-@pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
-def test_crops_are_torchvisions(files: list[ImageFile]) -> None:
-    import_torchvision(extra="tune", purpose="this test")
-    functional: Any = import_module("torchvision.transforms.functional")
-    geometry = Geometry((48, 40), (48, 40))
-    with TrainingImages(files, geometry) as images:
-        found = images.cropped(range(len(files)), 3)
-    for file, pixels, draws in zip(files, found, draws_of(3, len(files)), strict=True):
-        image = open_image(file)
-        box = crop_box((image.height, image.width), draws)
-        expected = functional.resized_crop(image, *box, [48, 40], antialias=True)
-        np.testing.assert_array_equal(pixels, np.asarray(expected))
-
-
 @pytest.mark.parametrize("memory_bytes", [0, 1000, 1 << 20])
 @pytest.mark.parametrize(
     "geometry",
@@ -171,20 +145,6 @@ def test_crops_do_not_depend_on_memory(files: list[ImageFile]) -> None:
             images.prepared(rows[:3])
             for seed in range(5):
                 np.testing.assert_array_equal(images.cropped(rows, seed), expected[seed])
-
-
-def test_draws_depend_on_seed_and_position(files: list[ImageFile]) -> None:
-    with TrainingImages(files, SMALL) as images:
-        whole = images.cropped([2, 6, 1, 2], 5)
-        np.testing.assert_array_equal(images.cropped([2, 6], 5), whole[:2])
-        np.testing.assert_array_equal(images.cropped([6, 3, 0, 2, 1], 5)[3], whole[3])
-        assert (whole[0] != whole[3]).any()
-        assert (images.cropped([2, 6, 1, 2], 6) != whole).any(axis=(1, 2, 3)).all()
-
-
-def test_no_rows(files: list[ImageFile]) -> None:
-    with TrainingImages(files, Geometry((8, 9), (8, 9))) as images:
-        assert images.prepared([]).shape == images.cropped([], 0).shape == (0, 8, 9, 3)
 
 
 def readable(images: TrainingImages, n: int, *, cropped: bool) -> list[int]:
@@ -313,19 +273,6 @@ def test_prefetched_no_further_than_the_depth(depth: int) -> None:
         assert taken <= len(started) <= taken + depth
     results.close()
     assert len(started) <= 10 + depth
-
-
-def test_prefetched_exceptions_at_their_place() -> None:
-    before = set(threading.enumerate())
-
-    def make(number: int) -> float:
-        return 1 / (3 - number)
-
-    results = prefetched(make, count())
-    assert list(islice(results, 3)) == [1 / 3, 1 / 2, 1]
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-    assert set(threading.enumerate()) == before
 
 
 @pytest.mark.parametrize("taken", [0, 1, 5])

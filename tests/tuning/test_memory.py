@@ -41,11 +41,6 @@ def base() -> int:
     return 4 * 8 * WIDTH
 
 
-def test_enough_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_free(monkeypatch, 2**40)
-    assert find_batch_size(Network().step, 96, "cpu") == 96
-
-
 @pytest.mark.parametrize(("images", "expected"), [(96, 96), (95, 48), (24, 24), (1, 1)])
 def test_images_that_fit(
     monkeypatch: pytest.MonkeyPatch, base: int, images: int, expected: int
@@ -61,13 +56,6 @@ def test_large_passes_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     with_free(monkeypatch, 2**40)
     find_batch_size(network.step, 64, "cpu")
     assert max(network.sizes) == 2
-
-
-def test_one_image_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    network = Network()
-    with_free(monkeypatch, 2**40)
-    assert find_batch_size(network.step, 1, "cpu") == 1
-    assert network.sizes == [1]
 
 
 def test_not_even_one_image(monkeypatch: pytest.MonkeyPatch) -> None:

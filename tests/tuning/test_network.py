@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,7 @@ import pytest
 from tests.tuning import small
 
 from oodzoo.heads.linear import LinearHead
-from oodzoo.tuning.lora import add_adapters
-from oodzoo.tuning.network import Network, head_weights, loss
-from oodzoo.zoo.trainable import Trainable
+from oodzoo.tuning.network import Network, add_adapters, head_weights, loss
 
 torch = pytest.importorskip("torch")
 
@@ -34,24 +31,6 @@ def test_features_are_those_of_the_model(network: Network) -> None:
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
-def test_images_of_read_only_pixels(network: Network) -> None:
-    read_only = pixels()
-    read_only.flags.writeable = False
-    expected = read_only.transpose(0, 3, 1, 2) / 255
-    np.testing.assert_allclose(network.images(read_only).numpy(), expected, atol=1e-7)
-
-
-def test_weights_are_copies(network: Network) -> None:
-    before = network.weights()
-    assert set(before) >= {"features.0.weight", "features.1.bias", "head.weight", "head.bias"}
-    network.load({name: each + 1 for name, each in before.items()})
-    after = network.weights()
-    for name, each in before.items():
-        torch.testing.assert_close(after[name], each + 1, rtol=0, atol=0)
-    network.load({"head.bias": torch.zeros(3)})
-    assert not network.weight("head.bias").any()
-
-
 def test_weights_with_adapters(network: Network) -> None:
     before = network.weights()
     add_adapters(network.parts["features"], 2, seed=0)
@@ -66,13 +45,6 @@ def test_weights_with_adapters(network: Network) -> None:
     expected = before["features.0.weight"] + matrix.view(before["features.0.weight"].shape)
     torch.testing.assert_close(network.weight("features.0.weight").detach(), expected)
     torch.testing.assert_close(network.weight("features.0.bias"), before["features.0.bias"])
-
-
-def test_a_module_in_training_mode(tmp_path: Path) -> None:
-    module = torch.nn.Sequential(small.features(), torch.nn.Dropout(0.5)).train()
-    network = Network(Trainable("a", module, small.PREPROCESSING, small.DIM, print), 3, "cpu")
-    batch = network.images(pixels())
-    torch.testing.assert_close(network.outputs(batch), network.outputs(batch), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression", "multilabel"])

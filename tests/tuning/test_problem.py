@@ -50,14 +50,6 @@ def number_of(data: ImageDomains, row: int) -> int:
     return int(Path(data.samples[row].path).stem)
 
 
-def test_rows_of_domains(problem: Problem) -> None:
-    assert [len(problem.rows(domain)) for domain in small.DOMAINS] == [10, 11, 12]
-    together = np.concatenate([problem.rows(domain) for domain in small.DOMAINS])
-    np.testing.assert_array_equal(together, np.arange(33))
-    assert problem.left(["photo"]) == ("art", "sketch")
-    assert problem.left([]) == small.DOMAINS
-
-
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_splits_of_domainbed(problem: Problem, seed: int) -> None:
     for number, domain in enumerate(small.DOMAINS):

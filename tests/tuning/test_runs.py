@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from tests.killing import STEP, Job, children, needs_fork
 from tests.store.data import flip
 from tests.tuning import small
 
-from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.kinds import fit_head_of
 from oodzoo.tuning import training
@@ -238,31 +236,6 @@ def test_weights_that_were_not_kept_are_trained_again(problem: Problem) -> None:
     assert steps.done == SETTINGS.steps
 
 
-def test_loading_a_candidate(problem: Problem) -> None:
-    mine = runs_of(problem)
-    run = mine.do(KEY, Events(), keep_weights=True)
-    rows = problem.rows("photo")
-    for at in (0, 2, 8):
-        mine.load(KEY, CANDIDATES[at], Events())
-        batch = mine.network.images(problem.images.prepared(rows))
-        with torch.no_grad():
-            found = mine.network.log_probabilities(batch).numpy()
-        np.testing.assert_array_equal(found, run.outputs["photo"][at])
-
-
-def test_folders_of_others(problem: Problem, tmp_path: Path) -> None:
-    runs_of(problem, tmp_path / "runs")
-    runs_of(problem, tmp_path / "runs")
-    with pytest.raises(InputError) as caught:
-        runs_of(problem, tmp_path / "runs", "b")
-    assert str(caught.value) == (
-        f"{str(tmp_path / 'runs')!r} has checkpoints of another model, of other images or "
-        "settings; remove it, or choose another folder"
-    )
-    with pytest.raises(InputError, match="is not empty and has no checkpoints of fine-tuning"):
-        runs_of(problem, tmp_path / "images")
-
-
 @pytest.mark.parametrize("what", ["run", "weights"])
 def test_damaged_results_are_computed_again(problem: Problem, tmp_path: Path, what: str) -> None:
     done = runs_of(problem, tmp_path / "runs").do(KEY, Events(), keep_weights=True)
@@ -321,12 +294,3 @@ def test_killed_and_resumed(
         found = runs_of(problem, tmp_path / f"{each}", settings=settings).get(KEY)
         assert found is not None
         assert_same(found, expected)
-
-
-def test_copies_of_networks(problem: Problem) -> None:
-    """Runs keep the frozen weights themselves."""
-    mine = runs_of(problem)
-    expected = copy.deepcopy(mine.network.weights())
-    mine.network.load({name: each + 1 for name, each in expected.items()})
-    mine.reset()
-    torch.testing.assert_close(mine.network.weights(), expected, rtol=0, atol=0)

@@ -49,11 +49,6 @@ def test_integers_of_numpy() -> None:
     assert json.loads(json.dumps(settings.to_dict()))["steps"] == 7
 
 
-def test_constant_rate() -> None:
-    settings = TuneSettings(steps=20, schedule="constant")
-    assert {settings.rate(0.3, step) for step in range(20)} == {0.3}
-
-
 @pytest.mark.parametrize("steps", [2, 5, 10, 25, 100, 301])
 def test_cosine_rate(steps: int) -> None:
     settings = TuneSettings(steps=steps)
@@ -65,15 +60,3 @@ def test_cosine_rate(steps: int) -> None:
     assert rates.min() > 0
     assert rates.max() == 2.0
     assert (np.diff(rates[warm:]) < 0).all()
-
-
-def test_one_step_has_the_whole_rate() -> None:
-    assert TuneSettings(steps=1).rate(0.5, 0) == 0.5
-
-
-def test_json() -> None:
-    settings = TuneSettings(learning_rates=(1e-5, 1e-4), lora=4)
-    document = json.loads(json.dumps(settings.to_dict()))
-    assert document["learning_rates"] == [1e-5, 1e-4]
-    document["learning_rates"] = tuple(document["learning_rates"])
-    assert TuneSettings(**document) == settings

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles import swad as oracle
 
-from oodzoo.tuning.swad import LossValley
+from oodzoo.tuning.averages import TOLERANCE_RATIO, LossValley
 
 torch = pytest.importorskip("torch")
 
@@ -36,13 +36,11 @@ def joined(weights: dict[str, Any]) -> NDArray[np.float64]:
     return np.concatenate([weights["a"].numpy(), weights["b"].numpy()])
 
 
-@pytest.mark.parametrize("sizes", [(3, 6), (6, 3), (4, 4), (1, 1), (1, 2), (2, 1)])
-def test_authors_code(sizes: tuple[int, int]) -> None:
+def test_authors_code() -> None:
     ends = set()
-    for seed in range(60):
+    for seed in range(200):
         rng = np.random.default_rng(seed)
-        ratio = rng.uniform(0.02, 0.6)
-        valley, twin = LossValley(*sizes, 1 + ratio), oracle.LossValley(*sizes, ratio)
+        valley, twin = LossValley(), oracle.LossValley(3, 6, TOLERANCE_RATIO - 1)
         steps = path(rng, int(rng.integers(2, 40)))
         for at, (weights, loss) in enumerate(steps):
             add(valley, at, weights, loss)
@@ -61,28 +59,7 @@ def test_authors_code(sizes: tuple[int, int]) -> None:
             assert start == expected.start_step
         ends.add((twin.converge_step is None, valley.dead))
     assert (False, False) in ends
-    assert len(ends) > 1
-
-
-def test_plateau() -> None:
-    """The segments of the plateau are averaged; those before and after are not."""
-    valley = LossValley()
-    losses = [9.0, 8.0, 7.0, 6.0, 1.0, *[1.01] * 20, *[5.0] * 6]
-    for at, loss in enumerate(losses):
-        add(valley, at, np.full(5, at, float), loss)
-    average, start, end = valley.result()
-    assert valley.dead
-    assert (start, end) == (4 * LENGTH, 25 * LENGTH - 1)
-    np.testing.assert_allclose(joined(average), np.mean(range(4, 25)))
-
-
-def test_no_valley_gives_the_last_segment() -> None:
-    valley = LossValley()
-    for at in range(8):
-        add(valley, at, np.full(5, at, float), 1 / (at + 1))
-    average, start, end = valley.result()
-    np.testing.assert_array_equal(joined(average), 7)
-    assert (start, end) == (70, 79)
+    assert ends == {(True, False), (False, False), (False, True)}
 
 
 def test_nan_is_no_valley() -> None:
@@ -90,16 +67,6 @@ def test_nan_is_no_valley() -> None:
     for at in range(8):
         add(valley, at, np.full(5, at, float), float("nan"))
     assert valley.result()[1:] == (70, 79)
-
-
-def test_segments_after_the_valley_are_ignored() -> None:
-    valley = LossValley(2, 2, 1.1)
-    for at, loss in enumerate([2.0, 1.0, 1.0, 1.0, 9.0, 9.0]):
-        add(valley, at, np.full(5, at, float), loss)
-    assert valley.dead
-    before = joined(valley.result()[0]).copy()
-    add(valley, 6, np.full(5, 1e6), 0.1)
-    np.testing.assert_array_equal(joined(valley.result()[0]), before)
 
 
 def test_result_changes_nothing() -> None:

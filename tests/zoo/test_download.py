@@ -10,7 +10,7 @@ import pytest
 from oodzoo.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo.download import Download, plan_download
-from oodzoo.zoo.listing.model import ListedModel
+from oodzoo.zoo.listing import ListedModel
 from oodzoo.zoo.spec import ModelSpec
 
 

@@ -11,7 +11,7 @@ import pytest
 import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.zoo import load_zoo
-from oodzoo.zoo.expansion import is_pattern
+from oodzoo.zoo.zoos import is_pattern
 
 
 def names(zoo: str | list[str]) -> list[str]:

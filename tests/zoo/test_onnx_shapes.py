@@ -11,7 +11,7 @@ from tests.zoo.data import noise
 from tests.zoo.small_onnx import SIZE, Writer, convolutions, require_converter
 
 from oodzoo.zoo import load_model
-from oodzoo.zoo.trainable import load_trainable
+from oodzoo.zoo.sources import load_trainable
 
 onnx = require_converter()
 PIXELS = noise(3, SIZE)

@@ -15,7 +15,8 @@ from tests.zoo.small_onnx import PLAIN, SIZE, Writer, convolutions, require_conv
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.layers import with_layer
-from oodzoo.zoo.trainable import Trainable, load_trainable, load_trainable_network
+from oodzoo.zoo.model import Trainable
+from oodzoo.zoo.sources import load_trainable, load_trainable_network
 
 onnx = require_converter()
 PIXELS = noise(3, SIZE)

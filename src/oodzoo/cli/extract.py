@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from oodzoo.racing import Dropped
     from oodzoo.record import ExtractionSummary
     from oodzoo.store.feature_store import FeatureStore
-    from oodzoo.zoo.listing.model import ListedModel
+    from oodzoo.zoo.listing import ListedModel
 
 
 @command(

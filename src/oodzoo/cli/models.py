@@ -37,8 +37,7 @@ def models(
     if source is not None and source not in source_kinds():
         raise InputError(f"unknown source {source!r}; expected one of {', '.join(source_kinds())}")
     specs = filter_models(load_zoo(zoo), pattern=name, source=source, pretraining=pretraining)
-    limit = None if max_parameters is None else _in_units(terminal, max_parameters)
-    models = select_zoo(terminal, specs, licence, limit)
+    models = select_zoo(terminal, specs, licence, max_parameters)
     documents = show_models(terminal, models)
     absent = missing(zoo) if zoo in zoo_names() else []
     for entry in absent:
@@ -49,12 +48,3 @@ def models(
             "missing": [{"name": entry.name, "reason": entry.missing} for entry in absent],
         }
     )
-
-
-def _in_units(terminal: Terminal, limit: str) -> str:
-    """Read a small number without a unit as millions, as earlier versions did."""
-    digits = limit.replace(".", "", 1)
-    if not (digits.isascii() and digits.isdigit()) or float(limit) >= 10_000:
-        return limit
-    terminal.warn(f"--max-parameters {limit} is read as {limit} million; write {limit}M")
-    return f"{limit}M"

@@ -14,7 +14,7 @@ from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
     from oodzoo.zoo import ModelSpec
-    from oodzoo.zoo.listing.model import ListedModel
+    from oodzoo.zoo.listing import ListedModel
 
 YesOption = Annotated[
     bool,
@@ -46,7 +46,7 @@ def select_zoo(
     max_parameters: str | None = None,
 ) -> list[ListedModel]:
     """Keep the models that meet the constraints; a progress bar shows how far counting is."""
-    from oodzoo.zoo.listing.model import select_models
+    from oodzoo.zoo.listing import select_models
 
     with terminal.progress("Count parameters") as progress:
         return select_models(

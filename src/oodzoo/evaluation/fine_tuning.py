@@ -46,7 +46,7 @@ from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.tuner import Tuner
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.preprocessing import Preprocessing
-from oodzoo.zoo.trainable import load_trainable
+from oodzoo.zoo.sources import load_trainable
 
 CPU_HOURS = 3.0
 """Longest fine-tuning on the CPU, unless a limit is given."""

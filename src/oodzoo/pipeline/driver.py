@@ -53,7 +53,7 @@ from oodzoo.report import write_report
 from oodzoo.selection.select import SelectionSummary, select_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.listing.model import select_models
+from oodzoo.zoo.listing import select_models
 from oodzoo.zoo.spec import local_path
 
 

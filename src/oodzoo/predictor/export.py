@@ -49,10 +49,9 @@ from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.onnx_graph import features_graph, opset, output_rank
-from oodzoo.zoo.sources import get_source
+from oodzoo.zoo.sources import get_source, load_trainable_network
 from oodzoo.zoo.torch_source import TorchSource
 from oodzoo.zoo.torch_to_onnx import write_outputs
-from oodzoo.zoo.trainable import load_trainable_network
 
 TORCH_TOLERANCE = 1e-4
 """As `TOLERANCE`, with PyTorch models: PyTorch and ONNX Runtime add up in different orders."""

@@ -34,7 +34,7 @@ from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Preprocessing
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.onnx_graph import computes_in_half
-from oodzoo.zoo.trainable import load_trainable_network
+from oodzoo.zoo.sources import load_trainable_network
 
 Module = Any  # torch.nn.Module; torch is imported only when it is needed
 Tensor = Any  # torch.Tensor

@@ -40,7 +40,7 @@ def tuned_model(
     name : str
         Name of the fine-tuned model.
     write_onnx : callable
-        Writes the network to a file, see :class:`oodzoo.zoo.trainable.Trainable`.
+        Writes the network to a file, see :class:`oodzoo.zoo.model.Trainable`.
     domains : sequence of str
         The domains that it was tuned on.
     folder : Path, optional

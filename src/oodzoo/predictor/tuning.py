@@ -44,7 +44,7 @@ from oodzoo.tuning.problem import opened
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.tuner import Tuned, Tuner
 from oodzoo.zoo.device import require_device
-from oodzoo.zoo.trainable import load_trainable
+from oodzoo.zoo.sources import load_trainable
 
 CPU_HOURS = 3.0
 """Longest fine-tuning on the CPU, unless a limit is given."""

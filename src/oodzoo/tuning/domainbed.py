@@ -13,7 +13,6 @@ References
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,21 +23,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import json_bytes
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.events import Stage
 from oodzoo.heads.domainbed.protocol import folds, hyperparameters, require_search_space
 from oodzoo.heads.domainbed.rules import Record, chosen, training_domain
 from oodzoo.heads.linear import LinearHead
-from oodzoo.tuning.erm_runs import ErmKey, ErmRun, ErmRuns
-from oodzoo.tuning.network import Network, import_torch
+from oodzoo.tuning.erm import ErmKey, ErmRun, ErmRuns
+from oodzoo.tuning.network import import_torch
 from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.settings import RULES
-from oodzoo.tuning.training import Events
-from oodzoo.zoo.device import resolve_device
-from oodzoo.zoo.torch_model import weights_digest
-from oodzoo.zoo.trainable import Trainable
+from oodzoo.tuning.tuner import ModelTuner
+from oodzoo.zoo.model import Trainable
 
 UNSEEN = -1
 """Number of the test domain of a final model, which has no images here."""
@@ -118,7 +114,7 @@ class ErmTuned:
     head: LinearHead
 
 
-class ErmTuner:
+class ErmTuner(ModelTuner):
     """Fine-tunes one model under DomainBed's protocol; finished runs are kept and used again.
 
     Parameters
@@ -147,25 +143,12 @@ class ErmTuner:
     ) -> None:
         import_torch()
         _check(problem)
-        self.problem = problem
+        super().__init__(load, problem, device, stage)
         self.settings = settings
-        self._stage = stage
-        trainable = load()
+        space, seed = settings.search_space, settings.seed
         # runs of other draws or steps may be in the same folder
-        facts = ["domainbed", settings.search_space, settings.seed]
-        # layers of one network have the same weights, but names of their own
-        model = [trainable.name, asdict(trainable.preprocessing), weights_digest(trainable.module)]
-        identity = [*facts, problem.fingerprint, model]
-        network = Network(trainable, problem.n_outputs, resolve_device(device, "torch"))
-        digest = hashlib.sha256(json_bytes(identity)).hexdigest()
-        self._runs = ErmRuns(network, problem, settings.search_space, settings.seed, folder, digest)
-        self._events = Events(self._count_step, self._emit)
-        self._done = self._total = 0
-
-    @property
-    def device(self) -> str:
-        """The device of the training."""
-        return str(self._runs.network.device)
+        identity = self._identity("domainbed", space, seed, problem.fingerprint)
+        self._runs = ErmRuns(self._network, problem, space, seed, folder, identity)
 
     def sweep(self, test_domains: Sequence[str] | None = None, trials: int = 3) -> list[Record]:
         """Run DomainBed's whole search: all draws, trials and folds.
@@ -216,7 +199,7 @@ class ErmTuner:
             at_step = {domain: run.position(step) for domain, run in inner.items()}
             accuracy = {d: run.records[at_step[d]].inside[d] for d, run in inner.items()}
             left_out = {d: run.outputs[d][at_step[d]] for d, run in inner.items()}
-        names, network = self.problem.domains, self._runs.network
+        names, network = self.problem.domains, self._network
         network.load(weights)
         head = network.head()
         network.trainable.module.to("cpu")
@@ -285,25 +268,14 @@ class ErmTuner:
         found = self._runs.get(key)
         if found is None:
             names = [self.problem.domains[domain] for domain in key.left_out]
-            without = f"without {', '.join(names)}" if names else "on all domains"
             chosen = hyperparameters(key.draw, key.trial, self.settings.search_space)
-            if self._stage is not None:
-                self._stage.say(f"training {without}, learning rate {chosen.lr:.1e}")
+            self._say(names, f"{chosen.lr:.1e}")
             found = self._runs.do(key, self._events, keep)
         return found
 
     def _plan(self, keys: Sequence[ErmKey], more: int = 0) -> None:
         self._done = 0
         self._total = more + sum(key.steps for key in keys if self._runs.get(key) is None)
-
-    def _count_step(self) -> None:
-        self._done += 1
-        if self._stage is not None:
-            self._stage.progress(min(self._done, self._total), self._total)
-
-    def _emit(self, name: str, value: float, step: int) -> None:
-        if self._stage is not None:
-            self._stage.events.metric("tuning", name, value, step=step)
 
 
 def erm_sweep(

@@ -1,19 +1,28 @@
-"""A network with a linear head on a device: its weights, outputs and loss."""
+"""A network with a linear head on a device: its weights, low-rank adapters [1]_, outputs and loss.
+
+References
+----------
+.. [1] Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import nullcontext
+from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._packages import optional_package
+from oodzoo.errors import InputError
 from oodzoo.heads.linear import LinearHead
 from oodzoo.task import Kind
+from oodzoo.zoo.model import Module, Trainable
 from oodzoo.zoo.torch_model import torch_device
-from oodzoo.zoo.trainable import Trainable
 
 Tensor = Any  # torch.Tensor; torch is imported when a network is
 Weights = dict[str, Tensor]
@@ -146,3 +155,76 @@ def loss(kind: Kind, outputs: Tensor, labels: Tensor, scale: Tensor | None = Non
 def import_torch() -> Any:
     """Import PyTorch; an InputError names the extra if it is missing."""
     return optional_package("torch", extra="tune", purpose="fine-tuning")
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+def add_adapters(module: Module, rank: int, *, seed: int) -> None:
+    """Add an adapter to every matrix and two-dimensional convolution, and freeze everything else.
+
+    A weight W becomes W + B A [1]_, where B has `rank` columns and A as many rows.
+    The kernels of a convolution are flattened to the rows of W. B is zero at the start, so the
+    outputs stay the same; A is random. A weight with fewer than `rank` rows or columns gets an
+    adapter of that lower rank. Only A and B require gradients afterwards.
+
+    Matrices are the weights of linear layers, and also those of attention layers and of ONNX's
+    MatMul, which are no linear layers in PyTorch.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+        Changed in place.
+    rank : int
+    seed : int
+        Random seed of A.
+    """
+    torch: Any = import_module("torch")
+    parametrize: Any = import_module("torch.nn.utils.parametrize")
+    found = [
+        (layer, name, weight)
+        for layer in module.modules()
+        for name, weight in layer.named_parameters(recurse=False)
+        if weight.ndim == 2 or (name == "weight" and isinstance(layer, torch.nn.Conv2d))
+    ]
+    if not found:
+        raise InputError(
+            "the model has no matrix or convolution that an adapter could be added to; "
+            "train all its weights instead"
+        )
+    module.requires_grad_(False)
+    generator = torch.Generator().manual_seed(seed)
+    for layer, name, weight in found:
+        adapter = _adapter_class()(weight, rank, generator)
+        parametrize.register_parametrization(layer, name, adapter)
+
+
+def merge_adapters(module: Module) -> None:
+    """Replace each weight with an adapter by its current value; all weights require gradients."""
+    parametrize: Any = import_module("torch.nn.utils.parametrize")
+    for layer in list(module.modules()):
+        if parametrize.is_parametrized(layer):
+            for name in list(layer.parametrizations):
+                parametrize.remove_parametrizations(layer, name, leave_parametrized=True)
+    module.requires_grad_(True)
+
+
+@cache
+def _adapter_class() -> Any:
+    torch: Any = import_module("torch")
+
+    class Adapter(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self, weight: Any, rank: int, generator: Any) -> None:
+            super().__init__()
+            rows, columns = weight.flatten(1).shape
+            rank = min(rank, rows, columns)
+            # uniform as the weights of a linear layer of PyTorch, as in the authors' code
+            bound = 1 / math.sqrt(columns)
+            A = torch.empty(rank, columns).uniform_(-bound, bound, generator=generator)
+            self.A = torch.nn.Parameter(A.to(weight))
+            self.B = torch.nn.Parameter(weight.new_zeros(rows, rank))
+
+        def forward(self, original: Any) -> Any:
+            return original + (self.B @ self.A).view(original.shape)
+
+    return Adapter

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +10,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import explaining_disk_errors, is_temporary, json_bytes, write_json
-from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.domainbed.protocol import seed_hash
 from oodzoo.heads.kinds import fit_head_of
-from oodzoo.tuning.checkpoint import read_tensors, write_tensors
+from oodzoo.tuning.averages import mixed
 from oodzoo.tuning.choice import CANDIDATES, Candidate
-from oodzoo.tuning.lora import add_adapters, merge_adapters
-from oodzoo.tuning.network import Network, Weights, head_weights
+from oodzoo.tuning.kept import Facts, FinishedRuns, Tensors
+from oodzoo.tuning.network import (
+    Network,
+    Weights,
+    add_adapters,
+    head_weights,
+    merge_adapters,
+)
 from oodzoo.tuning.problem import Problem, Rows
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Events, Training
-from oodzoo.tuning.weights import mixed
 from oodzoo.zoo.device import default_batch_size
 
 Outputs = dict[str, NDArray[Any]]
@@ -60,7 +61,7 @@ class Run:
     seconds: float
 
 
-class Runs:
+class Runs(FinishedRuns[Key, Run]):
     """Does training runs, one at a time, and keeps their results.
 
     Parameters
@@ -83,45 +84,35 @@ class Runs:
         folder: Path | None,
         identity: str,
     ) -> None:
+        super().__init__(folder, identity)
         self.network = network
         self._problem = problem
         self._settings = settings
-        self._folder = folder
         self._frozen = network.weights()
         self._features: NDArray[np.float32] | None = None
-        self._found: dict[Key, Run] = {}
-        self._ends: dict[Key, Ends] = {}
-        if folder is not None:
-            require_own_folder(folder, identity)
-
-    def get(self, key: Key) -> Run | None:
-        """A finished run; None if it has not been done."""
-        if key not in self._found and self._folder is not None:
-            run = _read_run(self._file(key, "run"))
-            if run is not None:
-                self._found[key] = run
-        return self._found.get(key)
 
     def ends(self, key: Key, events: Events) -> Ends:
         """The weights before and after a run, and its average; does the run if they are not kept.
 
         They are on the CPU.
         """
-        if key not in self._ends and self._folder is not None:
-            ends = _read_ends(self._file(key, "weights"))
-            if ends is not None:
-                self._ends[key] = ends
-        if key not in self._ends:
+        found = self.weights(key)
+        if found is None:
             self.do(key, events, keep_weights=True)
-        return self._ends[key]
+            found = self.weights(key)
+            assert found is not None
+        ends: Ends = {}
+        for path, tensor in found.items():
+            end, _, name = path.partition("/")
+            ends.setdefault(end, {})[name] = tensor
+        return ends
 
     def do(self, key: Key, events: Events, *, keep_weights: bool = False) -> Run:
         """Train without some domains, and predict these domains and the held-out images."""
         left_out, rate = key
         training = self._problem.left(tuple(left_out))
         ends = self._begin(training)
-        checkpoints = None if self._folder is None else self._file(key, "run").with_suffix("")
-        trajectory = self.training(training, rate).run(checkpoints, events)
+        trajectory = self.training(training, rate).run(self.checkpoints(key), events)
         for name, weights in (("average", trajectory.average), ("last", trajectory.last)):
             self.network.load(weights)
             names = ends["start"]
@@ -133,17 +124,8 @@ class Runs:
             trajectory.window,
             trajectory.seconds,
         )
-        self._found[key] = run
-        if keep_weights:
-            self._ends[key] = {
-                end: {name: each.cpu() for name, each in weights.items()}
-                for end, weights in ends.items()
-            }
-        if self._folder is not None and checkpoints is not None:
-            if keep_weights:
-                _write_ends(self._file(key, "weights"), ends)
-            _write_run(self._file(key, "run"), run)
-            shutil.rmtree(checkpoints, ignore_errors=True)
+        paths = {f"{end}/{name}": each for end, part in ends.items() for name, each in part.items()}
+        self.keep(key, run, paths if keep_weights else None)
         return run
 
     def training(self, domains: Iterable[str], learning_rate: float) -> Training:
@@ -240,75 +222,27 @@ class Runs:
                 parts.append(function(batch).float().cpu().numpy())
         return np.concatenate(parts)
 
-    def _file(self, key: Key, what: str) -> Path:
-        assert self._folder is not None
-        name = hashlib.sha256(json_bytes([sorted(key[0]), key[1]])).hexdigest()[:16]
-        return self._folder / f"{name}-{what}.safetensors"
+    def _to_tensors(self, run: Run) -> tuple[Tensors, Facts]:
+        import torch
+
+        tensors = {
+            f"{part}/{domain}": torch.from_numpy(array)
+            for part in ("outputs", "held_out")
+            for domain, array in getattr(run, part).items()
+        }
+        facts = {"start": run.window[0], "end": run.window[1], "seconds": run.seconds}
+        return tensors, {name: repr(value) for name, value in facts.items()}
+
+    def _from_tensors(self, tensors: Tensors, facts: Facts) -> Run:
+        parts: dict[str, Outputs] = {"outputs": {}, "held_out": {}}
+        for name, tensor in tensors.items():
+            part, _, domain = name.partition("/")
+            parts[part][domain] = tensor.numpy()
+        window = int(facts["start"]), int(facts["end"])
+        return Run(**parts, window=window, seconds=float(facts["seconds"]))
 
 
 def _weights_of(ends: Ends, candidate: Candidate) -> Weights:
     if candidate.weights == "start":
         return ends["start"]
     return mixed(ends.get("random", ends["start"]), ends[candidate.weights], candidate.mixing)
-
-
-def require_own_folder(folder: Path, identity: str) -> None:
-    """Use a folder that is empty, or that the same work was begun in."""
-    name = hashlib.sha256(identity.encode()).hexdigest()[:16]
-    file = folder / f"tuning-{name}.json"  # the name is what is read: no flipped bit can change it
-    with explaining_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if file.exists():
-            return
-        if any(folder.glob("tuning-*.json")):
-            raise InputError(
-                f"{str(folder)!r} has checkpoints of another model, of other images or settings; "
-                "remove it, or choose another folder"
-            )
-        if any(not is_temporary(each.name) for each in folder.iterdir()):
-            raise InputError(
-                f"{str(folder)!r} is not empty and has no checkpoints of fine-tuning; choose "
-                "another folder"
-            )
-        write_json(file, {"identity": identity})
-
-
-def _write_run(file: Path, run: Run) -> None:
-    import torch
-
-    tensors = {
-        f"{part}/{domain}": torch.from_numpy(array)
-        for part in ("outputs", "held_out")
-        for domain, array in getattr(run, part).items()
-    }
-    facts = {"start": run.window[0], "end": run.window[1], "seconds": run.seconds}
-    write_tensors(file, tensors, {name: repr(value) for name, value in facts.items()})
-
-
-def _read_run(file: Path) -> Run | None:
-    found = read_tensors(file)
-    if found is None:
-        return None
-    tensors, facts = found
-    parts: dict[str, Outputs] = {"outputs": {}, "held_out": {}}
-    for name, tensor in tensors.items():
-        part, _, domain = name.partition("/")
-        parts[part][domain] = tensor.numpy()
-    window = int(facts["start"]), int(facts["end"])
-    return Run(**parts, window=window, seconds=float(facts["seconds"]))
-
-
-def _write_ends(file: Path, ends: Mapping[str, Weights]) -> None:
-    tensors = {f"{end}/{name}": each for end, found in ends.items() for name, each in found.items()}
-    write_tensors(file, tensors, {})
-
-
-def _read_ends(file: Path) -> Ends | None:
-    found = read_tensors(file)
-    if found is None:
-        return None
-    ends: Ends = {}
-    for key, tensor in found[0].items():
-        end, _, name = key.partition("/")
-        ends.setdefault(end, {})[name] = tensor
-    return ends

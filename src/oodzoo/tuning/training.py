@@ -18,15 +18,13 @@ import numpy as np
 from oodzoo.errors import InputError
 from oodzoo.heads.domainbed.protocol import seed_hash
 from oodzoo.tuning.augmentation import augmented
-from oodzoo.tuning.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from oodzoo.tuning.device_images import DeviceImages, ahead_of_time, to_device
-from oodzoo.tuning.images import prefetched
+from oodzoo.tuning.averages import LossValley, RunningMean
+from oodzoo.tuning.images import DeviceImages, ahead_of_time, prefetched, to_device
+from oodzoo.tuning.kept import Checkpoint, read_checkpoint, write_checkpoint
 from oodzoo.tuning.memory import find_batch_size
 from oodzoo.tuning.network import Network, Weights, loss
 from oodzoo.tuning.problem import Problem, Rows
 from oodzoo.tuning.settings import TuneSettings
-from oodzoo.tuning.swad import LossValley
-from oodzoo.tuning.weights import RunningMean
 
 EVALUATIONS = 20
 """Number of segments of a run; after each of them, the held-out images are classified."""

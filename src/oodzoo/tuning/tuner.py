@@ -29,8 +29,8 @@ from oodzoo.tuning.runs import Key, Outputs, Run, Runs
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Events
 from oodzoo.zoo.device import resolve_device
+from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.torch_model import weights_digest
-from oodzoo.zoo.trainable import Trainable
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,61 @@ class Tuned(Judged):
     head: LinearHead
 
 
-class Tuner:
+class ModelTuner:
+    """What the protocols of fine-tuning share: a network, its identity, and progress.
+
+    Parameters
+    ----------
+    load : callable
+        Returns the model as a module that can be trained.
+    problem : Problem
+    device : str
+        "cpu", "cuda", "cuda:1", "mps", or "auto".
+    stage : Stage, optional
+        Receives progress and losses.
+    """
+
+    def __init__(
+        self, load: Callable[[], Trainable], problem: Problem, device: str, stage: Stage | None
+    ) -> None:
+        self.problem = problem
+        self._stage = stage
+        trainable = load()
+        # layers of one network have the same weights, but names of their own
+        self._model = [
+            trainable.name,
+            asdict(trainable.preprocessing),
+            weights_digest(trainable.module),
+        ]
+        self._network = Network(trainable, problem.n_outputs, resolve_device(device, "torch"))
+        self._events = Events(self._count_step, self._emit)
+        self._done = self._total = 0
+
+    @property
+    def device(self) -> str:
+        """The device of the training."""
+        return str(self._network.device)
+
+    def _identity(self, *facts: Any) -> str:
+        """Identifies network, images and settings."""
+        return hashlib.sha256(json_bytes([*facts, self._model])).hexdigest()
+
+    def _say(self, left_out: Sequence[str], learning_rate: str) -> None:
+        without = f"without {', '.join(left_out)}" if left_out else "on all domains"
+        if self._stage is not None:
+            self._stage.say(f"training {without}, learning rate {learning_rate}")
+
+    def _count_step(self) -> None:
+        self._done += 1
+        if self._stage is not None:
+            self._stage.progress(min(self._done, self._total), self._total)
+
+    def _emit(self, name: str, value: float, step: int) -> None:
+        if self._stage is not None:
+            self._stage.events.metric("tuning", name, value, step=step)
+
+
+class Tuner(ModelTuner):
     """Fine-tunes one model; finished runs are kept and used again.
 
     Parameters
@@ -105,23 +159,10 @@ class Tuner:
         stage: Stage | None = None,
     ) -> None:
         import_torch()
-        self.problem = problem
+        super().__init__(load, problem, device, stage)
         self.settings = settings
-        self._stage = stage
-        trainable = load()
-        # layers of one network have the same weights, but names of their own
-        model = [trainable.name, asdict(trainable.preprocessing), weights_digest(trainable.module)]
-        identity = [problem.fingerprint, settings.to_dict(), model]
-        network = Network(trainable, problem.n_outputs, resolve_device(device, "torch"))
-        digest = hashlib.sha256(json_bytes(identity)).hexdigest()
-        self._runs = Runs(network, problem, settings, folder, digest)
-        self._events = Events(self._count_step, self._emit)
-        self._done = self._total = 0
-
-    @property
-    def device(self) -> str:
-        """The device of the training."""
-        return str(self._runs.network.device)
+        identity = self._identity(problem.fingerprint, settings.to_dict())
+        self._runs = Runs(self._network, problem, settings, folder, identity)
 
     def judged(self, left_out: Sequence[str]) -> Judged:
         """Train without some domains and predict them; everything is chosen on the others."""
@@ -130,7 +171,7 @@ class Tuner:
     def tuned(self) -> Tuned:
         """Train on all domains; further calls of the tuner would change the weights."""
         judged = self._judged((), keep_weights=True)
-        choice, network = judged.choice, self._runs.network
+        choice, network = judged.choice, self._network
         self._runs.load((frozenset(), choice.learning_rate), choice.candidate, self._events)
         head = network.head(self.problem.kind)
         network.trainable.module.to("cpu")
@@ -208,9 +249,7 @@ class Tuner:
         found = self._runs.get(key)
         if found is None:
             left_out, rate = key
-            without = f" without {', '.join(sorted(left_out))}" if left_out else " on all domains"
-            if self._stage is not None:
-                self._stage.say(f"training{without}, learning rate {rate:g}")
+            self._say(sorted(left_out), f"{rate:g}")
             found = self._runs.do(key, self._events, keep_weights=keep_weights)
         return found
 
@@ -221,15 +260,6 @@ class Tuner:
                 "fine-tuning leaves a training domain out to choose the weights, so it needs at "
                 f"least two; got {count(len(training), 'domain')}: {', '.join(training)}"
             )
-
-    def _count_step(self) -> None:
-        self._done += 1
-        if self._stage is not None:
-            self._stage.progress(min(self._done, self._total), self._total)
-
-    def _emit(self, name: str, value: float, step: int) -> None:
-        if self._stage is not None:
-            self._stage.events.metric("tuning", name, value, step=step)
 
 
 def _require_numbers(run: Run, at: int, learning_rate: float) -> None:

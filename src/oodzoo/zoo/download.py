@@ -12,7 +12,7 @@ from typing import Any
 from oodzoo._text import count, file_size
 from oodzoo.errors import InputError
 from oodzoo.zoo.layers import by_network, network_key
-from oodzoo.zoo.listing.model import ListedModel
+from oodzoo.zoo.listing import ListedModel
 from oodzoo.zoo.spec import ModelSpec, local_path
 
 

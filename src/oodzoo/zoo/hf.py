@@ -9,33 +9,68 @@ The features depend on the kind of checkpoint:
 - any other model: its pooled output. If the checkpoint has no weights for the pooling layer, the
   class token or, without one, the mean over all positions; a randomly initialised pooling layer is
   never used.
+
+Image processors share the names of their settings, but not their exact meaning (ConvNeXT crops by
+a percentage below 384 pixels and squashes above). So each interpretation of the settings is
+compared with the processor's own output on two noise images, and the first that agrees is used.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
 from oodzoo._packages import optional_package
-from oodzoo._text import count
-from oodzoo.errors import InputError
-from oodzoo.zoo.hf_preprocessing import image_preprocessing
+from oodzoo._text import count, one_line
+from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.zoo.hub import hub_access
+from oodzoo.zoo.preprocessing import Geometry, Interpolation, Preprocessing, square
 from oodzoo.zoo.sources import path_of, require_not_here, weight_files
-from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.spec import ModelSpec, local_path
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
     Built,
     Forward,
     Module,
     Tensor,
+    count_parameters,
     refuse_sha256,
+    scaled,
 )
-from oodzoo.zoo.torch_source import TorchSource, repeatable
+from oodzoo.zoo.torch_source import TorchSource, build_empty, repeatable
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
+from oodzoo.zoo.weights import (
+    Measured,
+    Weights,
+    hub_card,
+    hub_weights,
+    is_offline,
+    local_weights,
+)
+from oodzoo.zoo.wildcards import has_wildcard
+
+_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+_TASKS = ("image-classification", "image-feature-extraction", "zero-shot-image-classification")
+
+_INTERPOLATIONS: dict[int, Interpolation] = {
+    0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming",
+}  # fmt: skip
+
+_EXACT = 1e-5
+_EIGHT_BITS = 1.5 / 255
+"""Tolerance for processors that need torchvision, whose resizing rounds differently."""
 
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
@@ -45,7 +80,7 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     with hub_access(spec):
         whole, missing = _whole(_kind(transformers, config), spec, config, pretrained)
         stored, _ = transformers.PretrainedConfig.get_config_dict(checkpoint)
-        preprocessing = image_preprocessing(transformers, checkpoint, spec)
+        preprocessing = _image_preprocessing(transformers, checkpoint, spec)
     module, forward, output = _extractor(whole, missing, spec)
     return Built(
         module=module,
@@ -62,7 +97,6 @@ class HuggingFaceSource(TorchSource):
     packages = ("torch", "transformers")
     extra = "hf"
     takes_arguments = True
-    listing = "oodzoo.zoo.listing.hf"
 
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
         return build(spec, pretrained=pretrained)
@@ -81,6 +115,41 @@ class HuggingFaceSource(TorchSource):
 
     def moved(self, spec: ModelSpec, path: str) -> str:
         return f"./{path}"
+
+    def names(self, pattern: str) -> list[str]:
+        """The vision models of an owner on the Hugging Face Hub."""
+        zoo = f"the zoo 'hf/{pattern}'"
+        hub = optional_package("huggingface_hub", extra="hf", purpose=zoo)
+        owner, slash, _ = pattern.partition("/")
+        if not slash or has_wildcard(owner):
+            raise InputError(
+                f"{zoo} must name an owner before the wildcard, as in hf/facebook/dinov2*"
+            )
+        if is_offline():
+            raise InputError(
+                f"{zoo} needs the Hugging Face Hub, and HF_HUB_OFFLINE is set; unset it, or "
+                "name the models"
+            )
+        try:
+            listed = list(hub.HfApi().list_models(author=owner, filter="transformers"))
+        except Exception as error:
+            raise InputError(
+                f"{zoo} needs the Hugging Face Hub, which cannot be reached: {one_line(error)}; "
+                "check the connection, or name the models"
+            ) from error
+        return sorted(model.id for model in listed if model.pipeline_tag in _TASKS)
+
+    def licence(self, spec: ModelSpec) -> str | None:
+        return None if local_path(spec) is not None else hub_card(spec.identifier).licence
+
+    def measure(self, spec: ModelSpec) -> Measured:
+        """Count the parts in use; the file may contain others, so its size is not estimated."""
+        return Measured(count_parameters(build_empty(spec).module))
+
+    def weights(self, spec: ModelSpec) -> Weights:
+        if (path := local_path(spec)) is not None:
+            return local_weights(path)
+        return hub_weights(spec.identifier, _FILES, hub_card(spec.identifier).size)
 
 
 def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower | None:
@@ -254,3 +323,107 @@ def _checkpoint(spec: ModelSpec) -> str:
             "config.json"
         )
     return str(folder)
+
+
+# --- preprocessing --------------------------------------------------------------------------------
+
+
+def _image_preprocessing(transformers: Any, checkpoint: str, spec: ModelSpec) -> Preprocessing:
+    """Return the preprocessing of a checkpoint, overridden by its zoo file."""
+    try:
+        processor = _processor(transformers, checkpoint)
+    except Exception as error:
+        if spec.input_size and spec.mean and spec.std:
+            return square(spec.input_size, spec.mean, spec.std)
+        if not torchvision_installed() and "torchvision" in str(error):
+            purpose = f"the image processor of model {spec.name!r}"
+            raise MissingPackageError("torchvision", "torchvision", purpose) from error
+        raise InputError(
+            f"model {spec.name!r}: {spec.source} has no usable image processor "
+            f"({one_line(error, 80)}); set input_size, mean and std in a zoo file"
+        ) from error
+    settings = processor.to_dict()
+    for candidate in _interpretations(settings):
+        if _agree(candidate, processor):
+            return scaled(candidate, spec)
+    raise InputError(
+        f"model {spec.name!r}: its {type(processor).__name__} does more than resize, crop and "
+        "normalise an RGB image; use the model as a callable or as ONNX"
+    )
+
+
+def _processor(transformers: Any, checkpoint: str) -> Any:
+    """Load the image processor, preferring the Pillow variant, which needs no torchvision."""
+    plain: dict[str, Any] = {"backend": "pil"}
+    if int(transformers.__version__.partition(".")[0]) < 5:
+        plain = {"use_fast": False}
+    return transformers.AutoImageProcessor.from_pretrained(
+        checkpoint, trust_remote_code=False, **plain
+    )
+
+
+def _interpretations(settings: dict[str, Any]) -> Iterator[Preprocessing]:
+    """Yield the preprocessings that the settings of an image processor may mean."""
+    size = settings.get("size") or {}
+    interpolation = _INTERPOLATIONS.get(int(settings.get("resample") or 0), "bilinear")
+    mean, std = _normalisation(settings)
+
+    def preprocessing(resize: tuple[int, int], crop: tuple[int, int], fit: Any) -> Preprocessing:
+        geometry = Geometry(resize, crop, fit, interpolation, centring="down")
+        return Preprocessing(geometry, mean, std)
+
+    if not settings.get("do_resize"):
+        return
+    crop = _sides(settings.get("crop_size")) if settings.get("do_center_crop") else None
+    squashed = _sides(size)
+    if squashed:
+        yield preprocessing(squashed, crop or squashed, "squash")
+    shortest = size.get("shortest_edge")
+    if shortest:
+        percent = settings.get("crop_pct")
+        larger = [shortest, *([int(shortest / percent)] if percent else []), int(shortest * 8 / 7)]
+        for side in larger:
+            yield preprocessing((side, side), crop or (shortest, shortest), "cover")
+        yield preprocessing((shortest, shortest), crop or (shortest, shortest), "squash")
+
+
+def _sides(size: Any) -> tuple[int, int] | None:
+    if isinstance(size, dict) and size.get("height") and size.get("width"):
+        return int(size["height"]), int(size["width"])
+    return None
+
+
+def _normalisation(settings: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the mean and standard deviation by which pixels/255 are normalised."""
+    scale = 255 * settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale") else 255.0
+    scale = 1.0 if abs(scale - 1) < 1e-6 else scale
+    mean, std = [0.0] * 3, [1.0] * 3
+    if settings.get("do_normalize"):
+        mean, std = (_triple(settings[key]) for key in ("image_mean", "image_std"))
+    return tuple(m / scale for m in mean), tuple(s / scale for s in std)
+
+
+def _triple(value: Any) -> list[float]:
+    return [float(v) for v in value] if isinstance(value, list | tuple) else [float(value)] * 3
+
+
+def _agree(candidate: Preprocessing, processor: Any) -> bool:
+    tensors = getattr(processor, "backend", None) == "torchvision"
+    tensors |= type(processor).__name__.endswith("Fast")  # in transformers 4
+    tolerance = _EIGHT_BITS / min(candidate.std) if tensors else _EXACT
+    for image in _probes(max(candidate.geometry.resize)):
+        try:
+            theirs: NDArray[Any] = np.asarray(processor(image, return_tensors="np")["pixel_values"])
+        except Exception:  # not a processor of images
+            return False
+        ours = candidate([image])
+        if ours.shape != theirs.shape or np.abs(ours - theirs).max() > tolerance:
+            return False
+    return True
+
+
+def _probes(side: int) -> Iterator[Image.Image]:
+    """Yield a landscape and a portrait image, whose size differs from the crop by an odd number."""
+    noise = np.random.default_rng(0)
+    for width, height in ((side + 67, side + 10), (side // 2 + 1, side - 8)):
+        yield Image.fromarray(noise.integers(0, 256, (max(1, height), width, 3), dtype=np.uint8))

@@ -146,7 +146,7 @@ def all_layers(network: ModelSpec) -> list[str]:
 
         return spread_layers(network)
     from oodzoo.zoo.layers_torch import usable_stages
-    from oodzoo.zoo.listing.measuring import build_empty, on_meta_device
+    from oodzoo.zoo.torch_source import build_empty, on_meta_device
 
     built = build_empty(network)
     module, crop = built.module.eval(), built.preprocessing.geometry.crop

@@ -1,11 +1,12 @@
-"""Loaded models: the interface that every source implements."""
+"""Loaded models: the interface that every source implements, and modules that can be trained."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from oodzoo.errors import InputError
 from oodzoo.zoo.layers_pooling import Pooling
 from oodzoo.zoo.preprocessing import Preprocessing
 
+Module = Any  # torch.nn.Module; torch is imported only when a model needs it
 Pixels = NDArray[np.uint8]
 """A batch of images (n, height, width, 3), resized and cropped by a model's geometry."""
 
@@ -166,3 +168,36 @@ def collect_together(models: Sequence[Model], launched: Any) -> Collected:
     if len(models) > 1 and isinstance(first, NetworkModel):
         return first.network.collect(launched)
     return Collected([first.collect(launched)], [1.0])
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """A model as a module of PyTorch.
+
+    Attributes
+    ----------
+    name : str
+    module : torch.nn.Module
+        Maps a normalised batch (n, 3, height, width) to features (n, d), in float32. It is on the
+        CPU and in eval mode. All weights that the features depend on are parameters that require
+        gradients.
+    preprocessing : Preprocessing
+        From an image to the input of the module.
+    feature_dim : int
+    write : callable
+        Writes the module to a file; :meth:`write_onnx` calls it.
+    """
+
+    name: str
+    module: Module
+    preprocessing: Preprocessing
+    feature_dim: int
+    write: Callable[[Path], None]
+
+    def write_onnx(self, file: Path) -> None:
+        """Write the module with its current weights as an ONNX file.
+
+        The file has the input `input`, float32 (n, 3, height, width), normalised, and the output
+        `features`, float32 (n, d).
+        """
+        self.write(file)

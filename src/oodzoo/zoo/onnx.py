@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,24 @@ from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.layers_onnx import FLOATS, Graph, cut_tensors, read_graph, with_outputs, with_pooled
 from oodzoo.zoo.layers_pooling import Pool, choose_pool
-from oodzoo.zoo.model import Collected, Model, ModelInfo, Network, NetworkModel, Outputs, Pixels
+from oodzoo.zoo.model import (
+    Collected,
+    Model,
+    ModelInfo,
+    Module,
+    Network,
+    NetworkModel,
+    Outputs,
+    Pixels,
+    Trainable,
+)
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.protobuf import fields, values, varints
 from oodzoo.zoo.sources import ModelSource
 from oodzoo.zoo.spec import ModelSpec, read_geometry, verified_file
-from oodzoo.zoo.trainable_model import Module, Trainable
+from oodzoo.zoo.weights import Measured, Weights
+
+T = TypeVar("T")
 
 MOST_LAYERS = 12
 """Most tensors that `@all` stands for."""
@@ -146,7 +158,6 @@ class OnnxSource(ModelSource):
     packages = ("onnxruntime",)
     precision = "float32"  # of inputs and outputs; the precision inside is that of the file
     takes_geometry = True
-    listing = "oodzoo.zoo.listing.onnx"
 
     def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
         return load(spec, device=device, precision=precision)
@@ -168,6 +179,24 @@ class OnnxSource(ModelSource):
 
     def is_model(self, path: Path) -> bool:
         return path.is_file()
+
+    def measure(self, spec: ModelSpec) -> Measured:
+        return Measured(_parsed(count_parameters, spec))
+
+    def weights(self, spec: ModelSpec) -> Weights:
+        folder = spec.file.parent
+        files = [spec.file, *(folder / name for name in _parsed(external_files, spec))]
+        return Weights(folder, True, sum(file.stat().st_size for file in files if file.is_file()))
+
+
+def _parsed(parse: Callable[[bytes], T], spec: ModelSpec) -> T:
+    try:
+        return parse(spec.file.read_bytes())
+    except OSError as error:
+        reason = error.strerror
+    except (IndexError, KeyError, ValueError):
+        reason = "it is not an ONNX file"
+    raise InputError(f"model {spec.name!r}: cannot read {str(spec.file)!r}: {reason}")
 
 
 def _converter() -> Any:

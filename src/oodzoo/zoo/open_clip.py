@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from oodzoo._packages import optional_package
@@ -22,21 +22,30 @@ from oodzoo.errors import InputError
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.sources import local_dir, path_of, weight_files
-from oodzoo.zoo.spec import ModelSpec, verified_file
+from oodzoo.zoo.spec import ModelSpec, local_path, verified_file
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
     Built,
     Module,
     Tensor,
+    count_parameters,
     local_identifier,
     refuse_sha256,
     scaled,
     unknown_name,
 )
-from oodzoo.zoo.torch_source import TorchSource, repeatable
+from oodzoo.zoo.torch_source import (
+    TorchSource,
+    measure_module,
+    on_meta_device,
+    remembered,
+    repeatable,
+)
 from oodzoo.zoo.torchvision_import import import_torchvision
+from oodzoo.zoo.weights import Measured, Weights, hub_card, hub_weights, local_weights
 
 _EXTRA = "open-clip"
+_FILES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 _FITS: dict[str, Fit] = {"shortest": "cover", "longest": "contain", "squash": "squash"}
 
 
@@ -62,7 +71,6 @@ class OpenClipSource(TorchSource):
     kind = "open_clip"
     packages = ("open-clip-torch", "torch")
     extra = _EXTRA
-    listing = "oodzoo.zoo.listing.open_clip"
 
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
         return build(spec, pretrained=pretrained)
@@ -82,6 +90,51 @@ class OpenClipSource(TorchSource):
     def moved(self, spec: ModelSpec, path: str) -> str:
         is_folder = spec.identifier.startswith("local-dir:")
         return f"local-dir:{path}" if is_folder else f"{spec.identifier.partition('/')[0]}/./{path}"
+
+    def names(self, pattern: str) -> list[str]:
+        """All pairs `<architecture>/<tag>` with pre-trained weights."""
+        open_clip = import_open_clip(f"the zoo 'open_clip/{pattern}'")
+        return ["/".join(pair) for pair in open_clip.list_pretrained()]
+
+    def licence(self, spec: ModelSpec) -> str | None:
+        """The licence that the hub states; open_clip itself states none."""
+        if local_path(spec) is not None:
+            return None
+        return hub_card(_repository(spec)[0]).licence
+
+    def measure(self, spec: ModelSpec) -> Measured:
+        """Count the image tower; the weights to download have both towers."""
+
+        def compute() -> Measured:
+            open_clip = import_open_clip(f"model {spec.name!r} (open_clip)")
+            options = create_options(open_clip, spec)
+            with on_meta_device(spec):
+                whole = build_whole(open_clip, spec, options, pretrained=False)
+            return Measured(count_parameters(whole.visual), measure_module(whole).size)
+
+        architecture = spec.identifier.partition("/")[0]
+        return remembered("open_clip_torch", spec, architecture, compute)
+
+    def weights(self, spec: ModelSpec) -> Weights:
+        if (path := local_path(spec)) is not None:
+            return local_weights(path)
+        repository, files = _repository(spec)
+        return hub_weights(repository, files, hub_card(repository).size)
+
+
+def _repository(spec: ModelSpec) -> tuple[str, tuple[str, ...]]:
+    """The repository of a model on the Hugging Face Hub, and the files that may be loaded."""
+    scheme, colon, repository = spec.identifier.partition(":")
+    if colon and scheme == "hf-hub":
+        return repository, _FILES
+    open_clip = import_open_clip(f"model {spec.name!r} (open_clip)")
+    create_options(open_clip, spec)  # rejects an unknown name
+    location = open_clip.get_pretrained_cfg(*spec.identifier.split("/", 1))["hf_hub"]
+    if location.endswith("/"):
+        return location.rstrip("/"), _FILES
+    path = PurePosixPath(location)
+    safe = path.with_suffix(".safetensors").name
+    return str(path.parent), (safe, path.name)
 
 
 def import_open_clip(purpose: str) -> Any:

@@ -36,8 +36,10 @@ from oodzoo.zoo.torch_model import (
 )
 from oodzoo.zoo.torch_model import cast as cast_weights
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
+from oodzoo.zoo.weights import Weights, hub_card, hub_weights, local_weights
 
-_EXTRA = "sentence-transformers"
+_EXTRA = _OWNER = "sentence-transformers"
+_FILES = ("model.safetensors", "pytorch_model.bin", "model.safetensors.index.json")
 _PROBE = "The quick Brown-fox, naïve & 3.14: 犬 jumps_over #42!"
 """Its tokens tell tokenizers apart."""
 _NOT_OF_TEXT = ("input_size", "mean", "std", "features", "logits")
@@ -80,7 +82,6 @@ class SentenceSource(ModelSource):
     kind = "sentence-transformers"
     packages = ("sentence-transformers", "torch", "transformers")
     extra = _EXTRA
-    listing = "oodzoo.zoo.listing.sentence_transformers"
 
     def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
         return load(spec, device=device, precision=precision)
@@ -99,6 +100,26 @@ class SentenceSource(ModelSource):
 
     def moved(self, spec: ModelSpec, path: str) -> str:
         return f"./{path}"
+
+    def names(self, pattern: str) -> list[str]:
+        raise InputError(
+            f"the zoo 'sentence-transformers/{pattern}' has a wildcard, and the models of "
+            "sentence-transformers are not listed anywhere; name them"
+        )
+
+    def licence(self, spec: ModelSpec) -> str | None:
+        return None if local_path(spec) is not None else hub_card(_repository(spec)).licence
+
+    def weights(self, spec: ModelSpec) -> Weights:
+        if (path := local_path(spec)) is not None:
+            return local_weights(path)
+        repository = _repository(spec)
+        return hub_weights(repository, _FILES, hub_card(repository).size)
+
+
+def _repository(spec: ModelSpec) -> str:
+    """The repository on the hub; a name without an owner is one of sentence-transformers itself."""
+    return spec.identifier if "/" in spec.identifier else f"{_OWNER}/{spec.identifier}"
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> SentenceModel:

@@ -10,18 +10,17 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from oodzoo._text import did_you_mean, one_line
 from oodzoo.errors import InputError
-from oodzoo.zoo.model import Model
+from oodzoo.zoo.model import Model, Module, Trainable
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.text_tower import TextTower
-from oodzoo.zoo.trainable_model import Module, Trainable
+from oodzoo.zoo.weights import Measured, Weights
 
 GROUP = "oodzoo.sources"
 """Entry-point group of sources of models."""
@@ -49,9 +48,6 @@ class ModelSource(ABC):
         Whether `load` uses `spec.pretrained`.
     takes_geometry : bool
         Whether `load` uses `spec.geometry`.
-    listing : str, optional
-        A module with the functions of :mod:`oodzoo.zoo.listing`. Without one, specs cannot have
-        wildcards, and licence, parameters and size of a model are unknown before it is loaded.
     """
 
     kind: ClassVar[str]
@@ -61,7 +57,6 @@ class ModelSource(ABC):
     takes_arguments: ClassVar[bool] = False
     takes_untrained: ClassVar[bool] = False
     takes_geometry: ClassVar[bool] = False
-    listing: ClassVar[str | None] = None
 
     @abstractmethod
     def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
@@ -93,6 +88,24 @@ class ModelSource(ABC):
             except InputError as error:
                 models.append(error)
         return models
+
+    def names(self, pattern: str) -> list[str]:
+        """The names of the models that a pattern with wildcards may match."""
+        raise InputError(
+            f"'{self.kind}/{pattern}': the source {self.kind} cannot list its models; name them"
+        )
+
+    def licence(self, spec: ModelSpec) -> str | None:
+        """The licence of a model that is not loaded; None if it is unknown."""
+        return None
+
+    def measure(self, spec: ModelSpec) -> Measured | None:
+        """Count the parameters of a model without downloading weights; None if that is unknown."""
+        return None
+
+    def weights(self, spec: ModelSpec) -> Weights | None:
+        """Where the weights of a model are, or will be; None if that is unknown."""
+        return None
 
     def trainable(self, spec: ModelSpec, preprocessing: Preprocessing) -> Trainable:
         """Load a model as a module of PyTorch that can be trained; by default, it cannot."""
@@ -174,8 +187,8 @@ def get_source(kind: str) -> ModelSource:
     return _load(points[kind])
 
 
-def load_from_source(spec: ModelSpec, *, device: str, precision: str) -> Model:
-    """Load a model from its source."""
+def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> Model:
+    """Load a model with its weights, ready to run on a device."""
     (model,) = load_network([spec], device=device, precision=precision)
     if isinstance(model, InputError):
         raise model
@@ -209,6 +222,26 @@ def load_network(
     return models
 
 
+def load_trainable(spec: ModelSpec, preprocessing: Preprocessing) -> Trainable:
+    """Load a model as a module that can be trained.
+
+    Raises
+    ------
+    InputError
+        If its source has no weights that PyTorch can train, or an ONNX file has an operator that
+        cannot be converted.
+    """
+    return get_source(spec.kind).trainable(spec, preprocessing)
+
+
+def load_trainable_network(specs: Sequence[ModelSpec], preprocessing: Preprocessing) -> Module:
+    """Load models that are layers of one network as a single module, as :func:`load_trainable`.
+
+    The module maps a normalised batch to a tuple of features, one for each of the models.
+    """
+    return get_source(specs[0].kind).trainable_network(specs, preprocessing)
+
+
 def packages_of(kind: str) -> tuple[str, ...]:
     """Return the distributions that compute the features of a source, as far as installed."""
     package = _package(_points()[kind])
@@ -219,12 +252,6 @@ def packages_of(kind: str) -> tuple[str, ...]:
 def extras_of(specs: Iterable[ModelSpec]) -> set[str]:
     """Return the extras of oodzoo that install what models need."""
     return {extra for spec in specs if (extra := get_source(spec.kind).extra) is not None}
-
-
-def listing_of(kind: str) -> Any:
-    """Return what is known about the models of a source before they are loaded, or None."""
-    name = get_source(kind).listing
-    return None if name is None else import_module(name)
 
 
 def path_of(spec: ModelSpec, text: str) -> Path | None:

@@ -17,7 +17,7 @@ from oodzoo.errors import InputError
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.sources import local_dir, weight_files
-from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.spec import ModelSpec, local_path
 from oodzoo.zoo.torch_model import (
     Built,
     Module,
@@ -26,9 +26,25 @@ from oodzoo.zoo.torch_model import (
     refuse_sha256,
     unknown_name,
 )
-from oodzoo.zoo.torch_source import TorchSource, repeatable
+from oodzoo.zoo.torch_source import (
+    TorchSource,
+    build_empty,
+    measure_module,
+    remembered,
+    repeatable,
+)
 from oodzoo.zoo.torchvision_import import import_torchvision
+from oodzoo.zoo.weights import (
+    Measured,
+    Weights,
+    hub_card,
+    hub_weights,
+    known_licence,
+    local_weights,
+    url_weights,
+)
 
+_FILES = ("model.safetensors", "pytorch_model.bin")
 _FITS: dict[str, Fit] = {"squash": "squash", "border": "contain"}
 
 
@@ -39,9 +55,7 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     if spec.input_size is None and isinstance(arguments.get("img_size"), int):
         spec = replace(spec, input_size=arguments["img_size"])
     refuse_sha256(spec)
-    purpose = f"model {spec.name!r} (timm)"
-    import_torchvision(extra="timm", purpose=purpose)
-    timm = optional_package("timm", extra="timm", purpose=purpose)
+    timm = _timm(f"model {spec.name!r} (timm)")
     name = local_identifier(spec)
     fixed_size = {}
     if ":" not in name:
@@ -68,7 +82,6 @@ class TimmSource(TorchSource):
     packages = ("timm", "torch")
     extra = "timm"
     takes_arguments = True
-    listing = "oodzoo.zoo.listing.timm"
 
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
         return build(spec, pretrained=pretrained)
@@ -84,6 +97,50 @@ class TimmSource(TorchSource):
 
     def moved(self, spec: ModelSpec, path: str) -> str:
         return f"local-dir:{path}"
+
+    def names(self, pattern: str) -> list[str]:
+        """All names `<architecture>.<tag>` with pre-trained weights."""
+        return list(_timm(f"the zoo 'timm/{pattern}'").list_models(pretrained=True))
+
+    def licence(self, spec: ModelSpec) -> str | None:
+        if local_path(spec) is not None:
+            return None
+        if repository := _repository(spec):
+            return hub_card(repository).licence
+        return known_licence(_config(spec).license)
+
+    def measure(self, spec: ModelSpec) -> Measured:
+        return remembered(
+            "timm", spec, spec.identifier, lambda: measure_module(build_empty(spec).module)
+        )
+
+    def weights(self, spec: ModelSpec) -> Weights:
+        if (path := local_path(spec)) is not None:
+            return local_weights(path)
+        if repository := _repository(spec):
+            return hub_weights(repository, _FILES, hub_card(repository).size)
+        config = _config(spec)
+        if config.hf_hub_id:
+            names = (config.hf_hub_filename,) if config.hf_hub_filename else _FILES
+            return hub_weights(config.hf_hub_id, names, None)
+        return url_weights(
+            optional_package("torch", extra="timm", purpose="timm"), config.url, None
+        )
+
+
+def _repository(spec: ModelSpec) -> str:
+    """The repository of `timm/hf-hub:<owner>/<name>`, otherwise an empty string."""
+    scheme, _, repository = spec.identifier.partition(":")
+    return repository if scheme in ("hf-hub", "hf_hub") else ""
+
+
+def _config(spec: ModelSpec) -> Any:
+    return registered(_timm(f"model {spec.name!r} (timm)"), spec.identifier, spec)
+
+
+def _timm(purpose: str) -> Any:
+    import_torchvision(extra="timm", purpose=purpose)
+    return optional_package("timm", extra="timm", purpose=purpose)
 
 
 def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:

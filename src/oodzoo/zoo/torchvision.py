@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.sources import path_of
@@ -31,8 +32,17 @@ from oodzoo.zoo.torch_model import (
     scaled,
     unknown_name,
 )
-from oodzoo.zoo.torch_source import TorchSource, repeatable
+from oodzoo.zoo.torch_source import (
+    TorchSource,
+    build_empty,
+    measure_module,
+    remembered,
+    repeatable,
+)
 from oodzoo.zoo.torchvision_import import import_torchvision
+from oodzoo.zoo.weights import Measured, Weights, url_weights
+
+_MEBIBYTE = 2**20
 
 _REMEDY = (
     "weights are downloaded once from download.pytorch.org and cached: check the connection, or "
@@ -46,8 +56,7 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     if not checkpoint:
         refuse_sha256(spec)
     pretrained = pretrained and spec.pretrained is not False
-    purpose = f"model {spec.name!r} (torchvision)"
-    torchvision = import_torchvision(extra="torchvision", purpose=purpose)
+    torchvision = _torchvision(f"model {spec.name!r} (torchvision)")
     name, weights = registered(torchvision, spec)
     try:
         with no_unpickling(), repeatable(spec):
@@ -81,7 +90,6 @@ class TorchvisionSource(TorchSource):
     packages = ("torch", "torchvision")
     extra = "torchvision"
     takes_arguments = True
-    listing = "oodzoo.zoo.listing.torchvision"
 
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
         return build(spec, pretrained=pretrained)
@@ -91,6 +99,38 @@ class TorchvisionSource(TorchSource):
 
     def is_model(self, path: Path) -> bool:
         return path.is_file()
+
+    def names(self, pattern: str) -> list[str]:
+        """Names of models; `<name>.<weights>` if the pattern has a dot."""
+        models = _torchvision(f"the zoo 'torchvision/{pattern}'").models
+        names = models.list_models(module=models)
+        if "." not in pattern:
+            return list(names)
+        return [f"{name}.{each.name}" for name in names for each in models.get_model_weights(name)]
+
+    def licence(self, spec: ModelSpec) -> str | None:
+        found: str | None = _registered(spec).meta.get("license")
+        return None if checkpoint_of(spec) else found
+
+    def measure(self, spec: ModelSpec) -> Measured:
+        return remembered(
+            "torchvision", spec, spec.identifier, lambda: measure_module(build_empty(spec).module)
+        )
+
+    def weights(self, spec: ModelSpec) -> Weights:
+        known = _registered(spec)
+        torch = optional_package("torch", extra="torchvision", purpose="torchvision")
+        if url := checkpoint_of(spec):
+            return url_weights(torch, url, None)
+        return url_weights(torch, known.url, round(known.meta["_file_size"] * _MEBIBYTE))
+
+
+def _registered(spec: ModelSpec) -> Any:
+    return registered(_torchvision(f"model {spec.name!r} (torchvision)"), spec)[1]
+
+
+def _torchvision(purpose: str) -> Any:
+    return import_torchvision(extra="torchvision", purpose=purpose)
 
 
 def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -12,9 +12,9 @@ from oodzoo._constraints import Rule, apply_rules, licence_rule, parameter_rule
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
-from oodzoo.zoo.listing.weights import Measured, Weights
 from oodzoo.zoo.model_spec import ModelSpec
-from oodzoo.zoo.sources import listing_of
+from oodzoo.zoo.sources import get_source
+from oodzoo.zoo.weights import Measured, Weights
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,8 @@ class ListedModel:
 
     def _known(self, question: str) -> Any:
         """What the source answers; None if it has no answer or lacks a package to find it."""
-        source = listing_of(self.spec.kind)
-        if source is None:
-            return None
         try:
-            return getattr(source, question)(self.spec)
+            return getattr(get_source(self.spec.kind), question)(self.spec)
         except (InputError, OSError):  # reported when the model is loaded
             return None
 

@@ -10,9 +10,9 @@ from tests.zoo.listing.data import cache_file
 
 from oodzoo.errors import InputError
 from oodzoo.zoo import load_zoo
-from oodzoo.zoo.listing.model import ListedModel, select_models
-from oodzoo.zoo.listing.weights import Weights
+from oodzoo.zoo.listing import ListedModel, select_models
 from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.weights import Weights
 
 
 def test_what_a_zoo_states_is_believed() -> None:

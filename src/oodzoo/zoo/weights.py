@@ -1,4 +1,4 @@
-"""Weights of models in the local caches of PyTorch and Hugging Face."""
+"""Weights of models that are not loaded: in the caches of PyTorch and Hugging Face, or not yet."""
 
 from __future__ import annotations
 

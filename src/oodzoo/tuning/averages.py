@@ -1,4 +1,7 @@
-"""Stochastic weight averaging over the valley of the validation loss.
+"""Averages of the weights of a network: mixtures, running means, and SWAD's valley [1]_.
+
+Weights are dicts from names to tensors on any device. Integers among them, such as the number of
+batches that a batch norm has counted, are not averaged: the newer value is taken.
 
 References
 ----------
@@ -12,9 +15,82 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from oodzoo.tuning.weights import RunningMean
-
 Tensor = Any  # torch.Tensor; torch is imported only when weights are computed
+Weights = Mapping[str, Tensor]
+
+
+def mixed(start: Weights, end: Weights, mixing: float) -> dict[str, Tensor]:
+    """Interpolate between two sets of weights: (1 - mixing) start + mixing end.
+
+    WiSE-FT [1]_ interpolates between the weights before and after fine-tuning.
+
+    References
+    ----------
+    .. [1] Wortsman et al., "Robust fine-tuning of zero-shot models", CVPR 2022.
+    """
+    torch: Any = import_module("torch")
+    _require_same_names(start, end)
+    return {
+        name: torch.lerp(start[name], value, mixing) if value.is_floating_point() else value
+        for name, value in end.items()
+    }
+
+
+class RunningMean:
+    """Mean of the weights added so far, of the same type and on the same device as these.
+
+    Parameters
+    ----------
+    weights, count
+        Mean of an earlier object and number of weights in it, to continue from; `weights` is
+        changed in place.
+    """
+
+    def __init__(self, weights: dict[str, Tensor] | None = None, count: int = 0) -> None:
+        self.weights: dict[str, Tensor] = {} if weights is None else weights
+        """The mean; empty before the first weights are added."""
+        self.count = count
+
+    def add(self, weights: Weights) -> None:
+        """Add weights, which are not kept."""
+        torch: Any = import_module("torch")
+        self.count += 1
+        with torch.no_grad():
+            if self.count == 1:
+                self.weights = {name: value.detach().clone() for name, value in weights.items()}
+                return
+            _require_same_names(self.weights, weights)
+            means, values = [], []
+            for name, mean in self.weights.items():
+                if mean.is_floating_point():
+                    means.append(mean)
+                    values.append(weights[name].detach())
+                else:
+                    mean.copy_(weights[name])
+            # one call for all tensors: hundreds of small operations would delay each step
+            torch._foreach_lerp_(means, values, 1 / self.count)
+
+    def copy(self) -> RunningMean:
+        """Return an independent copy."""
+        weights = {name: value.clone() for name, value in self.weights.items()}
+        return RunningMean(weights, self.count)
+
+
+def _require_same_names(first: Weights, second: Weights) -> None:
+    if first.keys() != second.keys():
+        differing = sorted(first.keys() ^ second.keys())
+        raise ValueError(f"weights have differing names: {', '.join(differing)}")
+
+
+# --- SWAD -----------------------------------------------------------------------------------------
+
+
+N_CONVERGE = 3
+"""N_s in the paper."""
+N_TOLERANCE = 6
+"""N_e in the paper, greater than N_s."""
+TOLERANCE_RATIO = 1.3
+"""r in the paper; the authors' code calls r - 1 by this name."""
 
 
 class Segment(NamedTuple):
@@ -45,34 +121,20 @@ class LossValley:
     """Average of the weights over the valley of the validation loss, as in SWAD [1]_.
 
     The path of the training is divided into segments, each ending with a validation. The valley
-    begins where the loss has not improved for `n_converge` segments. It ends where the losses of
-    `n_tolerance` consecutive segments all exceed `tolerance_ratio` times the mean loss of these
-    `n_converge` segments. The result is the mean of the segments of the valley.
+    begins where the loss has not improved for `N_CONVERGE` segments. It ends where the losses of
+    `N_TOLERANCE` consecutive segments all exceed `TOLERANCE_RATIO` times the mean loss of these
+    `N_CONVERGE` segments. The result is the mean of the segments of the valley.
 
     This follows the authors' code, which differs from Algorithm 1 of the paper in two ways: low
     losses just before the valley also count as part of it, and segments around its beginning may
     be counted twice.
-
-    Parameters
-    ----------
-    n_converge : int
-        N_s in the paper.
-    n_tolerance : int
-        N_e in the paper.
-    tolerance_ratio : float
-        r in the paper, greater than 1; the authors' code calls r - 1 by this name.
 
     References
     ----------
     .. [1] Cha et al., "SWAD: Domain Generalization by Seeking Flat Minima", NeurIPS 2021.
     """
 
-    def __init__(
-        self, n_converge: int = 3, n_tolerance: int = 6, tolerance_ratio: float = 1.3
-    ) -> None:
-        self.n_converge = n_converge
-        self.n_tolerance = n_tolerance
-        self.tolerance_ratio = tolerance_ratio
+    def __init__(self) -> None:
         self.dead = False
         """Whether the valley has ended; later segments are ignored."""
         self._recent: list[Segment] = []
@@ -98,8 +160,7 @@ class LossValley:
             return
         loss = math.inf if math.isnan(validation_loss) else validation_loss
         self._recent.append(Segment(averages, loss, start, end))
-        # one more than are looked at: an end just after the beginning leaves nothing else
-        del self._recent[: -max(self.n_converge + 1, self.n_tolerance)]
+        del self._recent[:-N_TOLERANCE]
         if self._converged is None:
             self._look_for_start()
         elif self._tolerated[0].end >= self._converged:
@@ -145,7 +206,7 @@ class LossValley:
         return state
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from the result of `state` of an object with the same parameters."""
+        """Continue from the result of `state`."""
         first, (count, start, end), *rows = state["numbers"].tolist()
         self.dead, self._threshold = bool(first[0]), first[2]
         self._converged = None if first[1] < 0 else int(first[1])
@@ -159,30 +220,23 @@ class LossValley:
 
     @property
     def _tolerated(self) -> list[Segment]:
-        return self._recent[-self.n_tolerance :]
+        return self._recent[-N_TOLERANCE:]
 
     def _exceeded(self, segments: list[Segment]) -> bool:
         return min(segment.loss for segment in segments) > self._threshold
 
     def _look_for_start(self) -> None:
-        """Begin the valley if the oldest of the last `n_converge` losses is the lowest."""
-        window = self._recent[-self.n_converge :]
+        """Begin the valley if the oldest of the last `N_CONVERGE` losses is the lowest."""
+        window = self._recent[-N_CONVERGE:]
         losses = [segment.loss for segment in window]
-        if len(window) < self.n_converge or not math.isfinite(losses[0]) or min(losses) < losses[0]:
+        if len(window) < N_CONVERGE or not math.isfinite(losses[0]) or min(losses) < losses[0]:
             return
         self._converged = window[0].end
-        self._threshold = self.tolerance_ratio * sum(losses) / len(losses)
-        surplus = self.n_tolerance - self.n_converge
-        if surplus < 0:
-            included = window[1 : 1 - surplus]
-        elif surplus > 0:
-            before = self._tolerated[: surplus + 1]
-            above = [at for at, segment in enumerate(before) if segment.loss > self._threshold]
-            # The authors' code skips the first one that is low enough, too.
-            included = before[above[-1] + 2 if above else 1 :]
-        else:
-            included = []
-        for segment in included:
+        self._threshold = TOLERANCE_RATIO * sum(losses) / len(losses)
+        before = self._tolerated[: N_TOLERANCE - N_CONVERGE + 1]
+        above = [at for at, segment in enumerate(before) if segment.loss > self._threshold]
+        # The authors' code skips the first one that is low enough, too.
+        for segment in before[above[-1] + 2 if above else 1 :]:
             self._average.include(segment)
 
 

@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.zoo.listing.data import cache_file
 
-from oodzoo.zoo.listing.weights import (
+from oodzoo.zoo.weights import (
     Card,
     Weights,
     hub_card,
@@ -143,7 +143,7 @@ def online(code: str, endpoint: str) -> list[str]:
 
 def test_cards(hub: str, hub_cache: Path) -> None:
     code = """
-from oodzoo.zoo.listing.weights import hub_card
+from oodzoo.zoo.weights import hub_card
 for name in ("me/net", "me/old", "me/words", "me/none"):
     card = hub_card(name)
     print(card.licence, card.size)
@@ -171,7 +171,7 @@ for zoo in ("hf/me/*", "hf/me/n*", "hf/me/w*"):
 def test_a_hub_that_cannot_be_reached(hub_cache: Path) -> None:
     code = """
 import oodzoo
-from oodzoo.zoo.listing import weights
+from oodzoo.zoo import weights
 print(weights.hub_card("me/net"), weights._is_unreachable)
 try:
     oodzoo.load_zoo("hf/me/*")

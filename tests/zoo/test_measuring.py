@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from oodzoo.zoo.listing import measuring
-from oodzoo.zoo.listing.measuring import measure_module, on_meta_device, remembered
-from oodzoo.zoo.listing.weights import Measured
+from oodzoo.zoo import torch_source as measuring
 from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.torch_source import measure_module, on_meta_device, remembered
+from oodzoo.zoo.weights import Measured
 
 SPEC = ModelSpec("net", "timm/net")
 

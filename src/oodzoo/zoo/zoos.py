@@ -1,0 +1,243 @@
+"""Zoos: from a name, a zoo file, specs or patterns to the models that they stand for."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from oodzoo._text import count, did_you_mean
+from oodzoo.errors import InputError
+from oodzoo.zoo.catalogue import named_zoo, zoo_names
+from oodzoo.zoo.layers import expand_layers
+from oodzoo.zoo.listing import select_models
+from oodzoo.zoo.sources import get_source, source_kinds
+from oodzoo.zoo.spec import (
+    ModelSpec,
+    check_spec,
+    local_path,
+    onnx_source,
+    portable_source,
+    read_zoo_file,
+    require_unique_names,
+)
+from oodzoo.zoo.wildcards import has_wildcard, matching
+
+_ONNX_FILE = re.compile(r".+\.onnx(@.+)?", re.IGNORECASE)
+_ZOO_FILE = re.compile(r"(.+\.toml)(?::(.+))?", re.IGNORECASE)
+"""The path of a zoo file, and a pattern of names after a colon."""
+
+
+def load_zoo(
+    zoo: str | Path | Iterable[str],
+    *,
+    licence: str | Sequence[str] | None = None,
+    max_parameters: float | str | None = None,
+) -> list[ModelSpec]:
+    """List the models of a zoo without loading them.
+
+    Parameters
+    ----------
+    zoo : str, path or iterable of str
+        A named zoo (`demo`, …), a zoo file (TOML), a model spec `source/name`, an ONNX file, or
+        several of these but named zoos, as a list or separated by commas. The name in a spec may
+        have the wildcards `*`, `?` and `[…]`: `timm/vit_small*`; `modern/*dino*` are some models of
+        a named zoo, `zoo.toml:mobilenet*` of a zoo file.
+    licence : str or sequence of str, optional
+        Only models with one of these licences: names or wildcards (`cc-by-*`), ignoring case. A
+        string may contain several, separated by commas.
+    max_parameters : float or str, optional
+        Only models of at most this many parameters: 25e6 or "25M".
+
+    Notes
+    -----
+    Models of unknown licence or size are left out by these filters, with a warning. Parameters
+    that the zoo does not state are counted without downloading weights, and remembered.
+
+    Examples
+    --------
+    >>> import oodzoo
+    >>> zoo = oodzoo.load_zoo("timm/resnet50.a1_in1k, hf/facebook/dinov2-small")
+    >>> [spec.name for spec in zoo]
+    ['timm-resnet50.a1_in1k', 'hf-facebook-dinov2-small']
+    >>> [spec.name for spec in oodzoo.load_zoo("modern/*dinov2*", max_parameters="25M")]
+    ['vit_small_patch14_reg4_dinov2.lvd142m']
+    """
+    selected = select_models(_load(zoo), licence=licence, max_parameters=max_parameters)
+    return [model.spec for model in selected]
+
+
+def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
+    if not isinstance(zoo, str | Path):
+        return _load_list(zoo)
+    text = os.fspath(zoo).strip()
+    if text in zoo_names():
+        return named_zoo(text)
+    if _is_file(text):  # whose name may have a comma
+        return _load_list([text]) if _ONNX_FILE.fullmatch(text) else _read(text)
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if any(_names_models(part) for part in parts):
+        return _load_list(parts)
+    if text and (inside := _zoos_in(Path(text))):
+        raise InputError(f"{text!r} is a folder, not a zoo; did you mean {' or '.join(inside)}?")
+    near = did_you_mean(text, [*zoo_names(), *_zoo_files(Path(text))])
+    if near:
+        raise InputError(f"{text!r} is not a zoo; {near}")
+    raise InputError(
+        f"{text!r} is not a zoo: give one of {', '.join(zoo_names())}, a zoo file (.toml), "
+        "ONNX files, or specs such as timm/resnet50.a1_in1k or timm/vit_small*, separated by commas"
+    )
+
+
+def _names_models(text: str) -> bool:
+    """Whether a part of a list is a spec, a pattern, an ONNX file or a zoo file."""
+    known = _as_spec(text).partition("/")[0] in source_kinds() or is_pattern(text)
+    return known or _ZOO_FILE.fullmatch(text) is not None
+
+
+def _as_spec(text: str) -> str:
+    """Return the spec of the path of an ONNX file, with wildcards or not; else the text."""
+    if not _ONNX_FILE.fullmatch(text):
+        return text
+    kind, _, path = text.partition("/")
+    is_bare = kind not in source_kinds() or (_is_file(text) and not _is_file(path))
+    return f"onnx/{text}" if is_bare else text
+
+
+def _is_file(text: str) -> bool:
+    return os.path.isfile(text)  # noqa: PTH113 - Path.is_file raises on a name too long
+
+
+def _read(file: str, pattern: str | None = None) -> list[ModelSpec]:
+    """Read a zoo file, or those of its models whose name matches a pattern."""
+    if not Path(file).exists() and (near := did_you_mean(file, _zoo_files(Path(file)))):
+        raise InputError(f"no such zoo file: {file!r}; {near}")
+    tables = read_zoo_file(Path(file))
+    if pattern is not None:
+        names = [table.name for table in tables]
+        chosen = matching(pattern, names, f"the zoo file {file!r} has no model")
+        tables = [table for table in tables if table.name in chosen]
+    specs = [spec for table in tables for spec in expand_layers(table, Path(file).name)]
+    require_unique_names((spec.name for spec in specs), f"the zoo file {file!r}")
+    return specs
+
+
+def _zoo_files(path: Path) -> list[str]:
+    """The zoo files beside a path, as they would be given."""
+    try:
+        return [str(path.with_name(each.name)) for each in path.parent.glob("*.toml")]
+    except (OSError, ValueError):
+        return []
+
+
+def _zoos_in(folder: Path) -> list[str]:
+    """What could be given in place of a folder: its zoo files, or a pattern of its models."""
+    try:
+        files = sorted(str(each) for each in folder.glob("*.toml"))[:3]
+        return files or ([onnx_source(f"{folder}/*.onnx")] if any(folder.glob("*.onnx")) else [])
+    except (OSError, ValueError):
+        return []
+
+
+def _load_list(texts: Iterable[str]) -> list[ModelSpec]:
+    """The models of several specs; one that a pattern matches is listed once."""
+    specs: list[ModelSpec] = []
+    matched: set[Hashable] = set()
+    for text in map(_as_spec, texts):
+        zoo_file = _ZOO_FILE.fullmatch(text)
+        if zoo_file:
+            found = _read(*zoo_file.groups())
+        else:
+            found = _expand(text) if is_pattern(text) else _parse_spec(text)
+        if len(found) > 1 or zoo_file or is_pattern(text):
+            listed = {(spec, spec.folder) for spec in specs}
+            found = [spec for spec in found if (spec, spec.folder) not in listed]
+            matched |= {(spec, spec.folder) for spec in found}
+            specs += found
+        else:
+            specs += [spec for spec in found if (spec, spec.folder) not in matched]
+    remedy = "leave one out, or give them different names in a zoo file (.toml)"
+    require_unique_names((spec.name for spec in specs), "the list of models", remedy)
+    return specs
+
+
+def _parse_spec(text: str) -> list[ModelSpec]:
+    """The models of a spec: one, or one for each of the layers it names."""
+    context = "the list of models"
+    specs = expand_layers(ModelSpec(name="", source=text), context, name=_network_name)
+    return [check_spec(spec, context) for spec in specs]
+
+
+def _network_name(spec: ModelSpec) -> str:
+    """Name a model after its source; after a local file or folder without those above it."""
+    return spec.file.stem if spec.kind == "onnx" else re.sub("[/:]", "-", portable_source(spec))
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a spec stands for several models: with wildcards, or of a named zoo."""
+    kind, slash, name = text.partition("/")
+    if kind in zoo_names() and slash:
+        return True
+    if kind not in source_kinds() or not has_wildcard(name):
+        return False
+    path = local_path(ModelSpec("", text))
+    return path is None or not path.exists()  # the name of a file may have such characters
+
+
+def _expand(text: str) -> list[ModelSpec]:
+    """List the models that match a pattern.
+
+    Layers may follow a pattern: `timm/vit_small*@all`.
+    """
+    text, layers = _split_layers(text)
+    kind, _, pattern = text.partition("/")
+    if kind in zoo_names():
+        specs = {spec.name: spec for spec in named_zoo(kind)}
+        names = matching(pattern, specs, f"the zoo {kind} has no model")
+        found = [replace(specs[name], source=specs[name].source + layers) for name in names]
+        return [
+            spec
+            for each in found
+            for spec in expand_layers(each, text, name=lambda network: network.name)
+        ]
+    if local_path(ModelSpec("", text)) is not None:
+        return [spec for source in _local_sources(text) for spec in _parse_spec(source + layers)]
+    known = get_source(kind).names(pattern)
+    names = matching(pattern, known, f"{kind} has no pre-trained model")
+    return [spec for name in names for spec in _parse_spec(f"{kind}/{name}{layers}")]
+
+
+def _split_layers(text: str) -> tuple[str, str]:
+    """Split a pattern from the layers after it, which begin with `@`."""
+    end = max((text.rfind(character) for character in "*?]"), default=0)
+    at = text.find("@", max(end, 0))
+    if at < 0:
+        if (
+            "@" in text
+            and text.partition("/")[0] not in zoo_names()
+            and local_path(ModelSpec("", text)) is None
+        ):
+            raise InputError(
+                f"{text!r}: the name of a layer cannot have wildcards; name several layers, such "
+                "as @blocks.4+blocks.8, or use @all"
+            )
+        return text, ""
+    return text[:at], text[at:]
+
+
+def _local_sources(text: str) -> list[str]:
+    """The sources of the files or folders that a path with wildcards matches."""
+    kind, _, path = text.partition("/")
+    if ":" in path:
+        path = path.partition(":")[2]
+    elif kind == "open_clip":
+        path = path.partition("/")[2]
+    paths = sorted(glob.glob(os.path.expanduser(path), recursive=True))  # noqa: PTH111, PTH207
+    found = [each for each in paths if get_source(kind).is_model(Path(each))]
+    if not found:
+        hint = f"; {count(len(paths), 'path')} matched, but none is a model" if paths else ""
+        raise InputError(f"no model matches {text!r}{hint}")
+    return [text.removesuffix(path) + each for each in found]
