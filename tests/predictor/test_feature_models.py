@@ -57,7 +57,7 @@ def test_saved_and_loaded(saved: Path) -> None:
     assert not list(saved.rglob("*.pkl"))
     content = json.loads((saved / "predictor.json").read_text())
     assert [model["name"] for model in content["features"]] == [m.name for m in loaded.models]
-    assert (content["schema"], content["models"]) == (2, [])
+    assert content["models"] == []
     loaded.save(saved)  # replaces itself
     np.testing.assert_array_equal(
         oodzoo.load(saved).predict_proba(features), again.predict_proba(features)
@@ -74,10 +74,8 @@ def test_without_pixels(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": 1}, "has the schema 1, this version of oodzoo reads 2"),
-        ({"schema": 3}, "has the schema 3, this version of oodzoo reads 2; upgrade oodzoo"),
-        ({"features": []}, "has the schema 2, this version of oodzoo reads 1; upgrade"),
-        ({"features": [], "schema": 1}, "must have either models or models that only have feat"),
+        ({"schema": 2}, "has the schema 2, this version of oodzoo reads 1; upgrade oodzoo"),
+        ({"features": []}, "must have either models or models that only have feat"),
         ({"features": [{"name": "half"}]}, "is damaged: .*feature_dim"),
         (
             {"features": [{"name": "half", "feature_dim": 0, "fingerprint": ""}]},

@@ -228,61 +228,6 @@ def test_a_gaussian_of_a_wrong_shape(folder: Path) -> None:
         oodzoo.load(folder)
 
 
-def test_a_predictor_of_version_0_2(
-    predictor: oodzoo.Predictor, folder: Path, unseen: list[Path]
-) -> None:
-    """It had other keys, another kind and another folder for its models."""
-
-    def downgrade(document: dict[str, Any]) -> None:
-        document["kind"] = "former predictor"
-        document["networks"] = document.pop("models")
-        document["origin"] = document.pop("provenance")
-        document["head"]["strength"] = document["head"].pop("C")
-        for model in document["networks"]:
-            model["source"] = model["source"].replace("models/", "networks/")
-            model["files"] = {
-                name.replace("models/", "networks/"): digest
-                for name, digest in model["files"].items()
-            }
-            del model["stated"]["sha256"]
-
-    _edit(folder, downgrade)
-    (folder / "models").rename(folder / "networks")
-    old = oodzoo.load(folder)
-    np.testing.assert_array_equal(old.predict_proba(unseen), predictor.predict_proba(unseen))
-    assert (old.head.C, old.provenance) == (predictor.head.C, predictor.provenance)
-    old.save(folder)
-    (version,) = (path for path in folder.iterdir() if path.is_dir())
-    assert sorted(path.name for path in version.iterdir() if path.is_dir()) == ["models"]
-
-
-@pytest.mark.parametrize(
-    ("scores", "threshold", "choice"),
-    [({"a": 1.0}, 0.5, "selection"), ({"a": 1.0}, None, "ensemble"), ({}, 0.5, "named")],
-)
-def test_the_choice_of_an_older_predictor(
-    folder: Path, scores: dict[str, float], threshold: float | None, choice: str
-) -> None:
-    def downgrade(document: dict[str, Any]) -> None:
-        provenance = document["provenance"]
-        for name in ("choice", "pool", "accuracy", "accuracy_interval", "target", "adapted"):
-            del provenance[name]
-        for name in ("name", "score", "accuracy_by_domain", "choice_by_domain"):
-            del provenance[name]
-        provenance.update(scores=scores, threshold=threshold)
-        for model in document["models"]:
-            del model["parameters"], model["milliseconds"]
-        del document["adaptive"]
-
-    _edit(folder, downgrade)
-    old = oodzoo.load(folder)
-    assert (old.provenance.choice, old.provenance.accuracy) == (choice, None)
-    assert (old.cost.milliseconds, old.adaptive) == (None, None)
-    assert old.cost.bytes is not None
-    assert old.provenance.accuracy_by_domain == {}
-    assert "was not measured" in model_card(old._parts())
-
-
 def test_the_choice_is_saved(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
     parts = predictor._parts()
     weights = {model.name: 0.5 for model in parts.models}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -223,12 +222,3 @@ def test_files_are_checked(predictor: oodzoo.Predictor, hub: Hub, tmp_path: Path
         oodzoo.load(URL)
     hub.commit(NAME, {f"sub/{path}": each for path, each in files.items()})
     assert models(f"{URL}/sub") == [model.name for model in predictor.models]
-
-
-def test_a_pickled_predictor_is_loaded_from_the_hub(
-    predictor: oodzoo.Predictor, hub: Hub, unseen: list[Path]
-) -> None:
-    predictor.push_to_hub(NAME, token=TOKEN)
-    loaded = oodzoo.load(URL, device="cpu")
-    again = pickle.loads(pickle.dumps(loaded))
-    np.testing.assert_array_equal(again.predict_proba(unseen), loaded.predict_proba(unseen))

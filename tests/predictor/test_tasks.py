@@ -89,7 +89,6 @@ def test_saved_and_loaded(fitted: tuple[Kind, oodzoo.Predictor], tmp_path: Path)
     np.testing.assert_array_equal(again.predict(given), predictor.predict(given))
     document = json.loads((tmp_path / "model/predictor.json").read_text())
     assert document["task"] == kind
-    assert document["schema"] == 2
 
 
 def test_promised_metric(fitted: tuple[Kind, oodzoo.Predictor]) -> None:

@@ -14,7 +14,8 @@ from tests.killing import Children, children, needs_fork
 import oodzoo
 from oodzoo._io import remove_stale, temporary_name
 from oodzoo.cli import main
-from oodzoo.predictor.temporaries import new_folder, replacing_text
+from oodzoo.cli.predict import _replacing
+from oodzoo.predictor.temporaries import new_folder
 
 Process = Callable[..., subprocess.Popen[str]]
 
@@ -138,9 +139,9 @@ def test_predictions_are_the_old_or_the_new_ones(
 
 
 def test_two_writers_of_one_file(tmp_path: Path) -> None:
-    with replacing_text(tmp_path / "file") as first:
+    with _replacing(tmp_path / "file") as first:
         first.write("first, ")
-        with replacing_text(tmp_path / "file") as second:
+        with _replacing(tmp_path / "file") as second:
             second.write("second")
         assert (tmp_path / "file").read_text() == "second"
         first.write("complete")
@@ -150,7 +151,7 @@ def test_two_writers_of_one_file(tmp_path: Path) -> None:
 
 def test_an_error_leaves_the_old_file_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
-    with pytest.raises(KeyboardInterrupt), replacing_text(tmp_path / "file"):
+    with pytest.raises(KeyboardInterrupt), _replacing(tmp_path / "file"):
         raise KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "folder"):
         raise KeyboardInterrupt

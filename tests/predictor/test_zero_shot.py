@@ -15,7 +15,6 @@ from tests.store.data import rewrite
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.predictor.document import SCHEMA, SECOND_SCHEMA
 
 SPACE = joint_space()
 NEW = joint_space(seed=0, n=40)
@@ -48,19 +47,10 @@ def test_a_saved_predictor(pool: oodzoo.Predictor, tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict_proba(features), pool.predict_proba(features))
     file = tmp_path / "model" / "predictor.json"
     document = json.loads(file.read_text())
-    assert (document["schema"], document["normalised"]) == (SECOND_SCHEMA, ["clip"])
+    assert document["normalised"] == ["clip"]
     rewrite(file, lambda document: document.update(normalised=["another"]))
     with pytest.raises(InputError, match="is damaged: it has no model 'another'"):
         oodzoo.load(tmp_path / "model")
-
-
-def test_other_predictors_are_written_as_before(
-    predictor: oodzoo.Predictor, tmp_path: Path
-) -> None:
-    predictor.save(tmp_path / "model")
-    document = json.loads((tmp_path / "model" / "predictor.json").read_text())
-    assert document["schema"] == SCHEMA
-    assert "normalised" not in document
 
 
 def test_the_exported_head(pool: oodzoo.Predictor, tmp_path: Path) -> None:

@@ -107,7 +107,6 @@ def predict(
         int | None,
         typer.Option(help="Images in one forward pass; chosen for the device if not given."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", hidden=True)] = None,
 ) -> None:
     """Predict images, texts or features, and warn about those unlike the training samples."""
     from oodzoo.errors import InputError
@@ -117,11 +116,6 @@ def predict(
     from oodzoo.predictor.prediction_sets import sets_text
     from oodzoo.predictor.sorting import Sorter
 
-    if output is not None:
-        if out is not None:
-            raise InputError("--output is the old name of --out; give --out only")
-        terminal.warn("--output is now called --out; the old name will be removed")
-        out = output
     form = _format(format, out, terminal)
     if link is not None and sort_into is None:
         raise InputError(f"--link {link} is for --sort-into; leave it out")
@@ -387,7 +381,6 @@ def _goes_to_a_file() -> bool:
 def _opened(output: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that gets its name when it is complete."""
     from oodzoo._io import explaining_disk_errors
-    from oodzoo.predictor.temporaries import replacing_text
 
     if output is None:
         yield sys.stdout
@@ -396,8 +389,31 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         with explaining_disk_errors(output), output.open("w", encoding="utf-8") as stream:
             yield stream
         return
-    with replacing_text(output) as stream:
+    with _replacing(output) as stream:
         yield stream
+
+
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    """Open a file that gets its name at the end of the block, if that is reached.
+
+    Of several processes that write the same path, the last one to end wins, with a complete file.
+    """
+    from oodzoo._io import explaining_disk_errors, remove_stale, temporary_name
+
+    with explaining_disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale(path.parent)
+        temporary = path.parent / temporary_name()
+        try:
+            with temporary.open("x", encoding="utf-8", errors="backslashreplace") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:  # also KeyboardInterrupt
+            temporary.unlink(missing_ok=True)
+            raise
 
 
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "json"}

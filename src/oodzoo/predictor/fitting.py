@@ -76,7 +76,6 @@ def fit(
     licence: str | Sequence[str] | None = None,
     method: str = "consistent",
     threshold: float | None = None,
-    select: bool | None = None,
     recommended: Recommended | Evaluation | None = None,
     selection: Selection | SelectionSummary | None = None,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
@@ -129,9 +128,6 @@ def fit(
         `choose="selection"`.
     threshold : float, optional
         Inclusion probability above which a feature is kept; method "paper" only.
-    select : bool, optional
-        Deprecated: True is `choose="selection", method="paper"` from the best models, False is
-        `choose="ensemble"`.
     recommended : Evaluation or Recommended, optional
         An evaluation of the same features: what it recommends is fitted, with the same models.
         If there are fewer models or narrower limits now, and another pool or selection is fitted
@@ -169,10 +165,6 @@ def fit(
     ['yes']
     """
     require_engine(engine, address)
-    if select is not None:
-        new = 'choose="selection", method="paper"' if select else 'choose="ensemble"'
-        warnings.warn(f"select={select} is deprecated; use {new}", FutureWarning, stacklevel=2)
-        choose, method = ("selection", "paper") if select else ("ensemble", method)
     limits = Limits(max_models, max_ms)
     options = parse_options(
         choose, top_k, models, method, threshold, limits, recommended, selection

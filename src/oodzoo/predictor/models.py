@@ -11,6 +11,7 @@ from typing import Any, Literal, cast
 from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
 from oodzoo.features.members import find_spec
+from oodzoo.predictor.temporaries import is_removed_at_exit
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import StoredModel
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, Preprocessing, load_model
@@ -57,6 +58,15 @@ class PredictorModel:
             return None
         with _explaining_errors(self.name):
             return sum(file.stat().st_size for file in files)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether its files are removed at the end of this process."""
+        return local_path(self.spec) is not None and is_removed_at_exit(self.spec.folder)
+
+    def at_absolute_path(self) -> PredictorModel:
+        """The same model, whatever the current folder is."""
+        return replace(self, spec=replace(self.spec, folder=self.spec.folder.resolve()))
 
     def load(self, device: str = "auto") -> Model:
         """Load the weights, and raise InputError if they are not those of the training features."""

@@ -142,8 +142,8 @@ def require_sets(kind: Kind, left_out: LeftOut | None, coverage: float) -> SetLe
     if left_out is None or not left_out.sets:
         raise InputError(
             "this predictor has no record of prediction sets on left-out domains: it was "
-            "fine-tuned, was fitted by an earlier version, or has too few samples; fit again with "
-            "oodzoo fit, or leave out coverage (--coverage)"
+            "fine-tuned, or has too few samples; fit again with oodzoo fit, or leave out coverage "
+            "(--coverage)"
         )
     return left_out.at_coverage(coverage)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
@@ -43,7 +42,6 @@ from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
-from oodzoo.predictor.pickling import Picklable, require_files
 from oodzoo.predictor.prediction import Finish, Prediction, Unreadable, missing
 from oodzoo.predictor.remote import write_url
 from oodzoo.predictor.texts import iter_texts
@@ -54,7 +52,7 @@ from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, resolve_device
 
 
-class Predictor(Exportable, Picklable, FittedEstimator):
+class Predictor(Exportable, FittedEstimator):
     """Classifier or regressor, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
 
     Its methods take a list of images, if its models are of a zoo. Any predictor takes features
@@ -88,8 +86,8 @@ class Predictor(Exportable, Picklable, FittedEstimator):
     adaptive : AdaptiveHead or None
         Head that adapts to the samples of a domain, for :meth:`adapted`; only a pool has one.
     left_out : LeftOut or None
-        Prediction sets and confidence on left-out domains. None for several labels, fine-tuned
-        models and predictors of earlier versions.
+        Prediction sets and confidence on left-out domains. None for several labels and fine-tuned
+        models.
     """
 
     def __init__(
@@ -136,6 +134,22 @@ class Predictor(Exportable, Picklable, FittedEstimator):
 
     def _repr_html_(self) -> str:
         return predictor_as_html(self._parts())
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The attributes, for pickles: models by the absolute paths of their files, not loaded."""
+        models = tuple(
+            each.at_absolute_path() if isinstance(each, PredictorModel) else each
+            for each in self.models
+        )
+        for model in models:
+            if isinstance(model, PredictorModel) and model.is_temporary:
+                warnings.warn(
+                    f"the file of the model {model.name!r} is temporary: this pickle cannot be "
+                    "used after the process has ended; save the predictor to a folder with save(), "
+                    "and pickle what oodzoo.load returns",
+                    stacklevel=2,
+                )
+        return vars(self) | {"models": models, "_loaded": {}}
 
     @property
     def task(self) -> Task:
@@ -228,9 +242,11 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         domain = AdaptingDomain(self.adaptive)
         for chunk in chunks:
             domain.add(chunk.features)
-        adapted = copy(self)
-        adapted.head = domain.head()
-        adapted.provenance = replace(self.provenance, adapted=domain.n)
+        provenance = replace(self.provenance, adapted=domain.n)
+        parts = replace(self._parts(), head=domain.head(), provenance=provenance)
+        options = self.get_params()
+        adapted = type(self)(**vars(parts), encoders=self.encoders, **options)
+        adapted._loaded = self._loaded
         return adapted
 
     def _chunks(self, images: Samples, start: int = 0) -> Iterator[FeatureChunk]:
@@ -418,8 +434,6 @@ class Predictor(Exportable, Picklable, FittedEstimator):
     def loaded(self) -> dict[str, Model]:
         """The loaded models, by name; loads those that are not loaded yet."""
         missing = [each for each in self.loadable_models if each.name not in self._loaded]
-        if self._unpickled:
-            require_files(missing)
         self._loaded |= load_models(missing, self.device)
         return self._loaded
 
@@ -513,6 +527,4 @@ def load(
         parts = read_remote(location)
     else:
         parts = read_folder(part_of_run(location, "model"))
-    found = Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
-    found._url = location if isinstance(location, Url) else None
-    return found
+    return Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import os
-import shutil
 import tempfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
@@ -14,14 +12,13 @@ from typing import Any
 
 from oodzoo._io import explaining_disk_errors
 from oodzoo.predictor.models import PredictorModel, file_digests
+from oodzoo.predictor.temporaries import remove_at_exit
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.onnx import fingerprint
 from oodzoo.zoo.preprocessing import square
 
 FEATURES = "features"
 """The output of the file."""
-
-_PREFIX = "oodzoo-tuned-"
 
 
 def tuned_model(
@@ -104,19 +101,7 @@ def tuned_name(name: str, taken: Collection[str]) -> str:
     return found
 
 
-def is_temporary(model: PredictorModel) -> bool:
-    """Whether the file of a fine-tuned model is removed when the process that made it ends."""
-    return any(part.startswith(_PREFIX) for part in model.spec.folder.parts)
-
-
 @functools.cache
 def _process_folder(process: int) -> Path:
     """A temporary folder of this process, removed at its end."""
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-
-    def remove() -> None:
-        if os.getpid() == process:  # not in a process that was forked
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
+    return remove_at_exit(Path(tempfile.mkdtemp(prefix="oodzoo-tuned-")))
