@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from oodzoo.assessment.intervals import Z, metric_interval, wilson
+from oodzoo.assessment.testing import Z, metric_interval, wilson
 from oodzoo.metrics import metric
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from oodzoo.assessment.promise import Promise, promise_of
+from oodzoo.assessment.result import Promise, promise_of
 from oodzoo.predictor.parts import Provenance
 
 PROVENANCE = Provenance(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import oodzoo
-from oodzoo.assessment.promise import Promise
+from oodzoo.assessment.result import Promise
 from oodzoo.errors import InputError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oodzoo.assessment.truth import truth_of
+from oodzoo.assessment.samples import truth_of
 from oodzoo.errors import InputError
 from oodzoo.task import Task
 

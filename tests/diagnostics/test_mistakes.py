@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oodzoo.diagnostics.mistakes import Mistake, most_confident
+from oodzoo.diagnostics.classes import Mistake, most_confident
 
 
 def test_the_most_confident_come_first_and_equal_ones_stay_in_order() -> None:

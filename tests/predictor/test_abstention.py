@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.predictor.abstention import at_confidence, confidence_curve, require_confidence
+from oodzoo.predictor.left_out import at_confidence, confidence_curve, require_confidence
 
 
 def test_the_curve_counts_what_is_kept_and_right() -> None:

@@ -20,7 +20,7 @@ from oodzoo import InputError
 from oodzoo.predictor import Prediction, Unreadable, inputs
 from oodzoo.predictor import images as images_module
 from oodzoo.predictor import predictor as module
-from oodzoo.predictor.adaptive import (
+from oodzoo.predictor.document import (
     AdaptiveScalars,
     adaptive_head,
     adaptive_shapes,

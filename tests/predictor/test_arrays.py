@@ -82,7 +82,7 @@ def test_one_model_takes_its_array(single: oodzoo.Predictor) -> None:
 def test_rows_beyond_one_chunk(single: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch) -> None:
     X = double(_data(1))
     expected = single.predict_proba(X)
-    monkeypatch.setattr("oodzoo.predictor.arrays._ROWS", 7)
+    monkeypatch.setattr("oodzoo.predictor.inputs._ROWS", 7)
     np.testing.assert_allclose(single.predict_proba(X), expected, atol=1e-12)
     assert [p.position for p in single.stream(X)] == list(range(90))
 

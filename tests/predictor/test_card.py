@@ -14,7 +14,7 @@ import oodzoo
 from oodzoo._packages import optional_package
 from oodzoo.errors import MissingPackageError
 from oodzoo.predictor.card import is_own_card, model_card
-from oodzoo.predictor.feature_models import FeatureModel
+from oodzoo.predictor.models import FeatureModel
 from oodzoo.predictor.parts import PredictorParts
 
 

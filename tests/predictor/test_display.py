@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import oodzoo
-from oodzoo.predictor.card import model_card
-from oodzoo.predictor.display import predictor_as_html
+from oodzoo.predictor.card import model_card, predictor_as_html
 from oodzoo.predictor.parts import PredictorParts
 
 ODD = "<img>"

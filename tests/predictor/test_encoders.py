@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oodzoo import InputError
-from oodzoo.predictor.encoders import BATCH_SIZE, batches, encode, encode_all, require_encoders
+from oodzoo.predictor.inputs import BATCH_SIZE, batches, encode, encode_all, require_encoders
 
 
 def lengths(texts: Any) -> Any:

@@ -13,7 +13,7 @@ from tests.store.data import rewrite
 import oodzoo
 from oodzoo import InputError
 from oodzoo.features.source import ArraySource
-from oodzoo.predictor.feature_models import FeatureModel, array_feature_model
+from oodzoo.predictor.models import FeatureModel, array_feature_model
 
 Y, DOMAINS = np.tile([3, 5], 30), np.repeat([1, 2, 3], 20)
 X = np.random.default_rng(0).normal(size=(60, 4)) + (Y == 5)[:, None]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from oodzoo import InputError
-from oodzoo.predictor.graph import TOLERANCE, require_close
+from oodzoo.predictor.export import TOLERANCE, require_close
 
 
 @pytest.mark.parametrize("difference", [1.1 * TOLERANCE, np.nan])

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.predictor.outcomes import outcome, outcome_array, score
+from oodzoo.predictor.prediction import outcome, outcome_array, score
 
 NAMES = np.array(["ant", "bee", "cow"])
 

@@ -9,8 +9,7 @@ import pytest
 
 import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.predictor.outcomes import outcome_array
-from oodzoo.predictor.prediction import Prediction, Unreadable, missing
+from oodzoo.predictor.prediction import Prediction, Unreadable, missing, outcome_array
 from oodzoo.task import Kind
 
 

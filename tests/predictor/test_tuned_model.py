@@ -15,7 +15,7 @@ from tests.striped import SIZE, striped_predictor, tiny_network, write_stripes
 import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.predictor.models import PredictorModel
-from oodzoo.predictor.tuned_model import tuned_model, tuned_name
+from oodzoo.predictor.tuned import tuned_model, tuned_name
 from oodzoo.zoo import load_model
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 
@@ -103,7 +103,7 @@ def test_the_file_is_removed_at_the_end() -> None:
     program = """
 import os, sys
 from pathlib import Path
-from oodzoo.predictor.tuned_model import _process_folder
+from oodzoo.predictor.tuned import _process_folder
 folder = _process_folder(os.getpid())
 (folder / "file").write_text("x")
 if os.fork() == 0:

@@ -15,7 +15,7 @@ import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.features.source import StoreSource
 from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.tuned_pool import (
+from oodzoo.predictor.tuned import (
     extract_models,
     fit_tuned_pool,
     left_out_outputs,

@@ -14,18 +14,12 @@ from oodzoo._io import require_schema, structured
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
+from oodzoo.heads.adaptive import AdaptiveHead, Confusion
 from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.adaptive import (
-    AdaptiveScalars,
-    adaptive_head,
-    adaptive_shapes,
-    adaptive_tensors,
-)
 from oodzoo.predictor.bundle import BundledModel
-from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import FeatureModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.task import Kind
 
@@ -218,3 +212,62 @@ def _require_shapes(where: str, tensors: Tensors, shapes: dict[str, tuple[int, .
             )
         if np.isnan(tensors[name]).any():
             raise InputError(f"{where} is damaged: {name!r} contains NaN; fit again")
+
+
+_HEADS = ("plain", "standardised", "base")
+
+
+@dataclass(frozen=True)
+class AdaptiveScalars:
+    """The scalars of an adaptive head, for JSON."""
+
+    C: dict[str, float]
+    """C of each of its heads."""
+    noise: float
+
+    def __post_init__(self) -> None:
+        if set(self.C) != set(_HEADS) or not 0 <= self.noise < np.inf:
+            raise InputError(
+                f"an adaptive head must have a C for each of {', '.join(_HEADS)}, and a noise of 0 "
+                f"or more, got {self.C} and {self.noise}"
+            )
+
+    @classmethod
+    def of(cls, adaptive: AdaptiveHead) -> AdaptiveScalars:
+        """Scalars of an adaptive head."""
+        C = {name: getattr(adaptive, name).C for name in _HEADS}
+        return cls(C, adaptive.confusion.noise)
+
+
+def adaptive_tensors(adaptive: AdaptiveHead) -> Tensors:
+    """The arrays of an adaptive head, by name; all names begin with `adaptive.`."""
+    confusion = adaptive.confusion
+    tensors = {"adaptive.rates": confusion.rates, "adaptive.reference": confusion.reference}
+    for name in _HEADS:
+        head: LinearHead = getattr(adaptive, name)
+        tensors |= {f"adaptive.{name}.weights": head.weights, f"adaptive.{name}.bias": head.bias}
+    return tensors
+
+
+def adaptive_shapes(n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
+    """The shapes that the tensors must have."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "adaptive.rates": (n_classes, n_classes),
+        "adaptive.reference": (n_classes,),
+    }
+    for name in _HEADS:
+        shapes[f"adaptive.{name}.weights"] = (n_classes, n_features)
+        shapes[f"adaptive.{name}.bias"] = (n_classes,)
+    return shapes
+
+
+def adaptive_head(tensors: Tensors, scalars: AdaptiveScalars) -> AdaptiveHead:
+    """Inverse of :func:`adaptive_tensors` and :meth:`AdaptiveScalars.of`."""
+    heads = {
+        name: LinearHead(
+            tensors[f"adaptive.{name}.weights"], tensors[f"adaptive.{name}.bias"], scalars.C[name]
+        )
+        for name in _HEADS
+    }
+    rates, reference = tensors["adaptive.rates"], tensors["adaptive.reference"]
+    return AdaptiveHead(**heads, confusion=Confusion(rates, reference, scalars.noise))
