@@ -45,9 +45,10 @@ def tuned_model(
     name: str,
     write_onnx: Callable[[Path], None],
     domains: Sequence[str],
-    folder: Path | None = None,
 ) -> PredictorModel:
     """Write a fine-tuned network, and describe it as a model of a predictor.
+
+    The file is removed when the process ends.
 
     Parameters
     ----------
@@ -59,11 +60,8 @@ def tuned_model(
         Writes the network to a file, see :class:`oodzoo.zoo.trainable.Trainable`.
     domains : sequence of str
         The domains that it was tuned on.
-    folder : Path, optional
-        Where to write the file; by default a folder that is removed when the process ends.
     """
-    folder = _process_folder(os.getpid()) if folder is None else folder
-    folder = Path(tempfile.mkdtemp(dir=folder))
+    folder = Path(tempfile.mkdtemp(dir=_process_folder(os.getpid())))
     file = folder / f"{name}.onnx"
     with explaining_disk_errors(file):
         write_onnx(file)
