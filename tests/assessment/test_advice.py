@@ -9,9 +9,8 @@ import pytest
 
 import oodzoo
 from oodzoo.assessment.advice import next_steps
-from oodzoo.assessment.intervals import metric_interval
-from oodzoo.assessment.promise import Promise
-from oodzoo.assessment.result import Missed, Part
+from oodzoo.assessment.result import Missed, Part, Promise
+from oodzoo.assessment.testing import metric_interval
 from oodzoo.diagnostics.classes import diagnose_classes
 
 CLASSES = ["cat", "dog", "Cat"]

@@ -10,15 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.metrics import accuracy_score, average_precision_score, confusion_matrix, r2_score
+from sklearn.metrics import accuracy_score, confusion_matrix
+from tests.predictor.data import DOMAINS, Y, problem, rows
 
 import oodzoo
+from oodzoo.assessment.samples import truth_of
 from oodzoo.diagnostics.labels import LabelDiagnosis
 from oodzoo.diagnostics.numbers import NumberDiagnosis
 from oodzoo.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.report.assessment_page import assessment_page
-from oodzoo.task import Kind
+from oodzoo.task import Kind, Task
 
 
 def test_figures_are_those_of_the_predictions(
@@ -184,43 +186,23 @@ def test_listeners_get_progress_and_metrics(predictor: oodzoo.Predictor, new_dig
 # --- features: any task --------------------------------------------------------------------------
 
 
-def problem(kind: Kind) -> tuple[dict[str, Any], Any, Any]:
-    rng = np.random.default_rng(0)
-    domains = np.repeat(["a", "b", "c"], 50)
-    latent = rng.normal(size=(150, 4))
-    Y = latent[:, :2] + 0.3 * rng.normal(size=(150, 2))
-    Y = Y * 30 + 100 if kind == "regression" else (Y > 0).astype(int)
-    return {"sensor": latent @ rng.normal(size=(4, 6))}, Y, domains
-
-
 @pytest.mark.parametrize("kind", ["regression", "multilabel"])
 def test_numbers_and_labels_are_tested(kind: Kind, tmp_path: Path) -> None:
     features, Y, domains = problem(kind)
-    predictor = oodzoo.fit(features, Y, domains, task=kind, choose="single")
-    result = oodzoo.test(predictor, features, labels=Y, domains=domains)
-    found = result.diagnosis
-    if kind == "regression":
-        assert isinstance(found, NumberDiagnosis)
-        assert result.value == pytest.approx(100 * r2_score(Y, predictor.predict(features)))
-    else:
-        assert isinstance(found, LabelDiagnosis)
-        expected = average_precision_score(Y, predictor.predict_proba(features))
-        assert result.value == pytest.approx(100 * expected)
-    assert result.value == pytest.approx(100 * predictor.score(features, Y))
+    X = {"one": features["one"]}
+    predictor = oodzoo.fit(X, Y, domains, task=kind, choose="single")
+    result = oodzoo.test(predictor, X, labels=Y, domains=domains)
+    assert isinstance(result.diagnosis, NumberDiagnosis if kind == "regression" else LabelDiagnosis)
+    assert result.value == pytest.approx(100 * predictor.score(X, Y))
     low, high = result.interval or (0, 0)
     assert low < result.value < high
     with pytest.raises(AttributeError, match="has no classes"):
         _ = result.accuracy
     file = tmp_path / "features.npz"
-    np.savez(file, **features, labels=Y, domains=domains, label_names=predictor.classes_)
+    np.savez(file, **X, labels=Y, domains=domains, label_names=predictor.classes_)
     assert oodzoo.test(predictor, file).value == pytest.approx(result.value)
-
-
-def test_one_sample_of_a_domain_is_tested_too() -> None:
-    features, Y, domains = problem("regression")
-    predictor = oodzoo.fit(features, Y, domains, task="regression", choose="single")
-    one = np.array(["alone"] + ["d"] * 149)
-    result = oodzoo.test(predictor, features, labels=Y, domains=one)
+    alone = ["alone"] + ["d"] * 199  # one sample has no interval
+    result = oodzoo.test(predictor, X, labels=Y, domains=alone)
     assert result.domains["alone"].interval is None
     document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert oodzoo.TestResult.from_dict(document) == result
@@ -228,16 +210,77 @@ def test_one_sample_of_a_domain_is_tested_too() -> None:
     assert "90 % interval –" in assessment_page(result)
 
 
-def test_features_have_names_of_rows() -> None:
-    rng = np.random.default_rng(1)
-    y = np.arange(60) % 2
-    X = rng.normal(size=(60, 3)) + y[:, None]
-    predictor = oodzoo.fit({"m": X}, y, np.arange(60) % 3, choose="single")
-    result = oodzoo.test(predictor, X, labels=y)
-    assert result.noun == "sample"
-    assert list(result.domains) == ["all"]
-    assert result.value == pytest.approx(100 * predictor.score(X, y))
+def test_forms_of_features(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
+    single = oodzoo.fit({"m": rows()}, Y, DOMAINS, choose="single")
+    result = oodzoo.test(single, rows(), labels=Y)
+    assert (result.noun, list(result.domains)) == ("sample", ["all"])
+    assert result.value == pytest.approx(100 * single.score(rows(), Y))
     assert all(each.path.isdigit() for each in result.mistakes)
+    table = tmp_path / "rows.csv"
+    lines = [f"{a},{b},{c},{y}" for (a, b, c), y in zip(rows().tolist(), Y, strict=True)]
+    table.write_text("a,b,c,label\n" + "\n".join(lines))
+    assert oodzoo.test(single, table).confusion == result.confusion
+    encoded = oodzoo.fit({"m": np.asarray}, Y, DOMAINS, inputs=rows(), choose="single")
+    assert oodzoo.test(encoded, list(rows()), labels=Y).confusion == result.confusion
+    # a predictor of images takes features, too
+    rng = np.random.default_rng(0)
+    features: Any = {m.name: rng.normal(size=(4, m.feature_dim)) for m in predictor.models}
+    labels, domains, paths = [0, 1, 0, 2], ["x", "x", "y", "y"], list("abcd")
+    file = tmp_path / "some.npz"
+    np.savez(file, **features, labels=labels, domains=domains, paths=paths)
+    read = oodzoo.test(predictor, file)
+    assert {each.path for each in read.mistakes} <= set(paths)
+    assert (list(read.domains), read.noun) == (["x", "y"], "sample")
+    given = oodzoo.test(predictor, features, labels=[str(each) for each in labels])
+    assert given.confusion == read.confusion
+    # a matrix is in the order of the predictor
+    targets = np.stack([Y == "yes", DOMAINS == "a"], axis=1).astype(int)
+    several = oodzoo.fit({"m": rows()}, targets, DOMAINS, task="multilabel", choose="single")
+    found = oodzoo.test(several, rows(), labels=targets.tolist())
+    assert found.value == pytest.approx(100 * several.score(rows(), targets))
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+CLASSES = Task()
+AGES, CATS = Task("regression", ("age", "height")), Task("multilabel", ("cat", "fox"))
+
+
+def test_labels_are_found_by_name() -> None:
+    found = truth_of(CLASSES, ["cat", "dog", "fox"], CLASSES, ["dog", "emu", "dog", "ant"], "x")
+    assert found.names == ("cat", "dog", "fox", "ant", "emu")
+    assert found.values.tolist() == [1, 4, 1, 3]
+    assert (found.unknown, found.absent) == ({"ant": 1, "emu": 1}, ("cat", "fox"))
+    given = Task("regression", ("height", "age", "size"))
+    texts = [given.encode([1.8, 40, 3]), given.encode([1.6, 30, 2])]
+    found = truth_of(AGES, ["age", "height"], given, texts, "x")
+    np.testing.assert_array_equal(found.values, [[40, 1.8], [30, 1.6]])
+    one = Task("regression", ("years",))
+    alone = truth_of(Task("regression", ("age",)), ["age"], one, [one.encode([4])], "x")
+    assert alone.values.tolist() == [[4]]
+    labels = Task("multilabel", ("ant", "cat", "dog"))
+    texts = [labels.encode(["cat", "ant"]), labels.encode([])]
+    found = truth_of(CATS, ["cat", "fox"], labels, texts, "x")
+    np.testing.assert_array_equal(found.values, [[1, 0], [0, 0]])
+    assert (found.unknown, found.absent) == ({"ant": 1}, ("fox",))
+
+
+@pytest.mark.parametrize(
+    ("task", "known", "given", "text", "words"),
+    [
+        (CLASSES, ["cat"], CLASSES, "Cat", "got 'Cat', it has 'cat'; did you mean"),
+        (CLASSES, ["0"], CLASSES, "zebra", "rename the classes"),
+        (CLASSES, ["cat"], AGES, "1 2", "the predictor is for 'classification'"),
+        (AGES, ["age", "b"], AGES, "1 2", r"has no number 'b', .*: name the columns with .*age\+b"),
+        (CATS, ["a"], CATS, '["cat"]', "none of the labels of 'x'"),
+        (CATS, ["cat"], CATS, "[]", "no sample of 'x'"),
+    ],
+)
+def test_labels_that_cannot_be_compared(
+    task: Task, known: list[str], given: Task, text: str, words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        truth_of(task, known, given, [text], "x")
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -246,32 +289,28 @@ def test_features_have_names_of_rows() -> None:
 def test_what_cannot_be_tested_is_refused(
     predictor: oodzoo.Predictor, new_digits: Path, tmp_path: Path, photos: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"none of the classes of .* is one of the predictor"):
-        oodzoo.test(predictor, photos)
-    with pytest.raises(InputError, match="no such file or folder"):
-        oodzoo.test(predictor, tmp_path / "nothing")
-    with pytest.raises(InputError, match="root= is not used with an open data set"):
-        oodzoo.test(predictor, oodzoo.ImageDomains(new_digits), root=tmp_path)
-    with pytest.raises(InputError, match="domains= is one string, 'tilted'"):
-        oodzoo.test(predictor, new_digits, domains="tilted")
-    broken = tmp_path / "broken" / "0"
-    broken.mkdir(parents=True)
-    (broken / "a.png").write_bytes(b"")
-    with pytest.raises(InputError, match=r"none of the images of .* can be read; the first is"):
-        oodzoo.test(predictor, broken.parent)
-    with pytest.raises(InputError, match="only a pool can"):
-        oodzoo.test(predictor, new_digits, adapt=True)
-
-
-def test_features_without_labels_are_refused(tmp_path: Path) -> None:
-    features, Y, domains = problem("regression")
-    predictor = oodzoo.fit(features, Y, domains, task="regression", choose="single")
-    with pytest.raises(InputError, match="has no labels; give labels="):
-        oodzoo.test(predictor, features)
-    with pytest.raises(InputError, match="labels= has 3 values"):
-        oodzoo.test(predictor, features, labels=Y[:3])
-    np.savez(tmp_path / "x.npz", **features)
-    with pytest.raises(InputError, match="has no labels; a test needs them"):
-        oodzoo.test(predictor, tmp_path / "x.npz")
-    with pytest.raises(InputError, match=r"no such file: .*missing\.npz"):
-        oodzoo.test(predictor, tmp_path / "missing.npz")
+    single = oodzoo.fit({"m": rows()}, Y, DOMAINS, choose="single")
+    opened = oodzoo.ImageDomains(new_digits)
+    broken, file = tmp_path / "broken", tmp_path / "x.npz"
+    (broken / "0").mkdir(parents=True)
+    (broken / "0" / "a.png").write_bytes(b"")
+    np.savez(file, m=rows())
+    X = {"m": rows()}
+    cases: list[tuple[oodzoo.Predictor, Any, dict[str, Any], str]] = [
+        (predictor, photos, {}, r"none of the classes of .* is one of the predictor"),
+        (predictor, tmp_path / "nothing", {}, "no such file or folder"),
+        (predictor, opened, {"root": tmp_path}, "root= is not used with an open data set"),
+        (predictor, new_digits, {"domains": "tilted"}, "domains= is one string, 'tilted'"),
+        (predictor, broken, {}, r"none of the images of .* can be read; the first is"),
+        (predictor, new_digits, {"adapt": True}, "only a pool can"),
+        (single, opened, {}, "have features only, but .* has images"),
+        (single, X, {}, "has no labels; give labels="),
+        (single, X, {"labels": Y[:3]}, "labels= has 3 values"),
+        (single, file, {}, "has no labels; a test needs them"),
+        (single, file, {"root": tmp_path}, "root= is not used with features"),
+        (single, tmp_path / "missing.npz", {}, r"no such file: .*missing\.npz"),
+        (single, {"m": rows()[:0]}, {"labels": []}, "has no rows"),
+    ]
+    for tested, data, options, message in cases:
+        with pytest.raises(InputError, match=message):
+            oodzoo.test(tested, data, **options)

@@ -188,7 +188,7 @@ rank GOOD/store --plot BAD/new.png
 fit GOOD/store --out BAD/new
 tune GOOD/model GOOD/data --out BAD/new
 test GOOD/model GOOD/data --out BAD/new.html
-predict GOOD/model GOOD/data --output BAD/new.csv
+predict GOOD/model GOOD/data --out BAD/new.csv
 export GOOD/model BAD/new.onnx
 report GOOD/job --out BAD/new.html
 testbed GOOD/store --plot BAD/new.svg
@@ -354,7 +354,7 @@ def test_every_command_has_lines() -> None:
         "report s3://bucket/run",
         "report {photos} --out gs://bucket/report.html",
         "export {photos} s3://bucket/model.onnx",
-        "predict {photos} {photos} --output s3://bucket/predictions.csv",
+        "predict {photos} {photos} --out s3://bucket/predictions.csv",
         "testbed {photos} --out s3://bucket/bed.json",
     ],
 )

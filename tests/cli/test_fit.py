@@ -26,10 +26,9 @@ def test_fit(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
 
 
 def test_fit_with_named_models(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
-    arguments = ("--models", "mlp_glyphs_augmented", "--no-select", "--out", tmp_path / "model")
+    arguments = ("--models", "mlp_glyphs_augmented", "--out", tmp_path / "model")
     done = run("fit", store.path, *arguments)
     assert done.code == 0
-    assert "--no-select are deprecated; use --choose" in done.err
     assert "3 classes from 48 features, trained on 108 images of 3 domains" in done.out
 
 

@@ -125,7 +125,6 @@ def test_where_results_are_written_and_in_which_form() -> None:
         assert "feature store" in option.help, command
     shown = {command for command, option in found["--format"].items() if not option.hidden}
     assert shown == {"predict"}  # the form of what is printed; figures have that of their files
-    assert all(option.hidden for option in found.get("--output", {}).values())
 
 
 def test_scores_are_explained_alike() -> None:

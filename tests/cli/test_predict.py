@@ -319,17 +319,6 @@ def test_features_for_a_predictor_of_images(
 # --- options ------------------------------------------------------------------------------------
 
 
-def test_the_old_name_of_out_still_works(
-    run: Run, saved: Path, photos: Path, tmp_path: Path
-) -> None:
-    done = run("predict", saved, photos, "--output", tmp_path / "old.csv")
-    assert "warning: --output is now called --out" in done.err
-    run("predict", saved, photos, "--out", tmp_path / "new.csv")
-    assert (tmp_path / "old.csv").read_text() == (tmp_path / "new.csv").read_text()
-    both = run("predict", saved, photos, "--output", "a.csv", "--out", "b.csv").complaint
-    assert "give --out only" in both
-
-
 def test_the_most_probable_classes(run: Run, saved: Path, photos: Path) -> None:
     every = run("predict", saved, photos, "--json").document["predictions"]
     found = run("predict", saved, photos, "--json", "--top", "2").document["predictions"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from oodzoo.cli.predict_summary import Summary
+from oodzoo.cli.predict import Summary
 from oodzoo.predictor import Prediction
-from oodzoo.predictor.abstention import ConfidencePoint
-from oodzoo.predictor.left_out import LeftOut
+from oodzoo.predictor.left_out import ConfidencePoint, LeftOut
 
 
 def _summary(*labels: str | None) -> Summary:

@@ -16,7 +16,7 @@ from tests.report.example import example_run
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import EmbeddedFile, LocalFile, ObjectImage, read_bytes
 from oodzoo.data.listing import Sample
-from oodzoo.diagnostics.mistakes import Mistake
+from oodzoo.diagnostics.classes import Mistake
 from oodzoo.leaks.similar import similar_images
 from oodzoo.pipeline.examples import (
     EXAMPLES,

@@ -1,4 +1,4 @@
-"""A copy of a saved predictor, and a tiny timm model."""
+"""A copy of a saved predictor, another predictor, and a tiny timm model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import oodzoo
 from oodzoo._packages import optional_package
 from oodzoo.errors import MissingPackageError
 from oodzoo.zoo import ModelSpec
@@ -19,6 +20,24 @@ from oodzoo.zoo.torchvision_import import import_torchvision
 def folder(saved: Path, tmp_path: Path) -> Path:
     """A copy of the saved predictor that a test may change."""
     return shutil.copytree(saved, tmp_path / "model")
+
+
+@pytest.fixture
+def fit_models(digits: Path, extract: Any, tmp_path: Path) -> Callable[..., oodzoo.Predictor]:
+    """Extract features of the digits, and fit a predictor to all models or some of them."""
+
+    def fit_models(specs: list[ModelSpec], *names: str) -> oodzoo.Predictor:
+        store = tmp_path / "store of models"
+        extract(digits, specs, store)
+        return oodzoo.fit(store, models=list(names) or [spec.name for spec in specs])
+
+    return fit_models
+
+
+@pytest.fixture(scope="session")
+def other(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
+    """Another predictor, with one model."""
+    return oodzoo.fit(store, models=["mlp_glyphs_augmented"])
 
 
 @pytest.fixture(scope="session")

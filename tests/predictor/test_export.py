@@ -1,8 +1,10 @@
-"""Exporting a predictor as one ONNX file."""
+"""Exporting a predictor as one ONNX file: from pixels, from an image, and its head alone."""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +15,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from PIL import Image
+from tests.predictor.data import DOMAINS, Y
 
 import oodzoo
 from oodzoo import InputError
@@ -22,13 +25,25 @@ from oodzoo.zoo import ModelSpec
 
 onnx = pytest.importorskip("onnx", reason='joining graphs needs onnx: pip install "oodzoo[onnx]"')
 
+PAGE = Path(__file__).parents[2] / "docs" / "predictor.md"
+GUARD = """
+import sys
+for name in ("oodzoo", "torch", "onnx"):
+    sys.modules[name] = None  # importing it is an error
+"""
 
-def _run(file: Path, predictor: oodzoo.Predictor, images: list[Path]) -> Any:
+
+def outputs(file: Path, given: dict[str, Any]) -> Any:
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    return session.run(["probabilities"], predictor.preprocess(images))[0]
+    return session.run(["probabilities"], given)[0]
 
 
-def _changed(spec: ModelSpec, folder: Path, name: str, change: Callable[[Any], Any]) -> ModelSpec:
+def facts(file: Path) -> dict[str, Any]:
+    found = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
+    return {key: json.loads(found[key]) for key in ("classes", "inputs", "predictor")}
+
+
+def copied(spec: ModelSpec, folder: Path, name: str, change: Callable[[Any], Any]) -> ModelSpec:
     """A changed copy of a model, with its own name."""
     folder.mkdir(exist_ok=True)
     onnx.save(change(onnx.load(spec.file)), folder / f"{name}.onnx")
@@ -36,32 +51,42 @@ def _changed(spec: ModelSpec, folder: Path, name: str, change: Callable[[Any], A
     return ModelSpec(**{**vars(spec), **fields})
 
 
+def fixed(size: int) -> Callable[[Any], Any]:
+    """Of one batch size."""
+
+    def change(model: Any) -> Any:
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_value = size
+        return model
+
+    return change
+
+
+# --- from pixels ---------------------------------------------------------------------------------
+
+
 def test_the_file_equals_the_predictor(
     predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
 ) -> None:
     file = predictor.export(tmp_path / "model.onnx")
     for images in (unseen, unseen[:1]):
-        found = _run(file, predictor, images)
+        pixels = predictor.preprocess(images)
+        shapes = {name: each.shape[1:] for name, each in pixels.items()}
+        assert shapes == predictor.export_inputs() == {"pixels": (32, 32, 3)}
+        found = outputs(file, pixels)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, predictor.predict_proba(images), atol=1e-5)
     model = onnx.load(file)
     assert [value.name for value in model.graph.input] == ["pixels"]
-    facts = {entry.key: entry.value for entry in model.metadata_props}
-    assert json.loads(facts["classes"]) == ["0", "1", "2"]
-    assert json.loads(facts["inputs"])["pixels"]["crop"] == [32, 32]
-    assert json.loads(facts["predictor"]) == json.loads(json.dumps(predictor.to_dict()))
-
-
-def test_heads_of_the_models_are_left_out(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
-    exported = onnx.load(predictor.export(tmp_path / "model.onnx"))
-    whole = [onnx.load(model.spec.file) for model in predictor.loadable_models]
-    assert all(len(proto.graph.output) == 2 for proto in whole)  # features and logits
-    names = {name for node in exported.graph.node for name in node.output}
-    assert not any(name.endswith("_logits") for name in names)
+    assert facts(file)["classes"] == ["0", "1", "2"]
+    assert facts(file)["inputs"]["pixels"]["crop"] == [32, 32]
+    assert facts(file)["predictor"] == json.loads(json.dumps(predictor.to_dict()))
+    names = {name for node in model.graph.node for name in node.output}
+    assert not any(name.endswith("_logits") for name in names)  # heads of models are left out
 
 
 def test_models_of_other_sizes_opsets_types_and_shapes(
-    digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
+    unseen: list[Path], zoo: list[ModelSpec], fit_models: Any, tmp_path: Path
 ) -> None:
     def older(model: Any) -> Any:
         model.opset_import[0].version = 15  # its operators are the same there
@@ -81,140 +106,158 @@ def test_models_of_other_sizes_opsets_types_and_shapes(
             model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"side{axis}"
         return model
 
-    def output(spec: ModelSpec) -> ModelSpec:
-        (name,) = (value.name for value in onnx.load(spec.file).graph.output)
-        return ModelSpec(**{**vars(spec), "features": name, "logits": None})
-
     folder = tmp_path / "zoo"
     resnet, separable, mlp = zoo
+    mapped = copied(separable, folder, "maps", maps)
+    (name,) = (value.name for value in onnx.load(mapped.file).graph.output)
     specs = [
-        _changed(mlp, folder, "older", older),
-        output(_changed(separable, folder, "maps", maps)),
-        ModelSpec(**{**vars(_changed(resnet, folder, "large", free)), "input_size": 48}),
+        copied(mlp, folder, "older", older),
+        replace(mapped, features=name, logits=None),
+        replace(copied(resnet, folder, "large", free), input_size=48),
     ]
-    store = extract(digits, specs, tmp_path / "store")
-    fitted = oodzoo.fit(store, models=["older", "maps", "large"])
+    fitted = fit_models(specs)
     file = fitted.export(tmp_path / "model.onnx")
     inputs = {value.name for value in onnx.load(file).graph.input}
-    assert inputs == set(fitted.preprocess(unseen[:1])) == {"pixels_32x32", "pixels_48x48"}
-    np.testing.assert_allclose(_run(file, fitted, unseen), fitted.predict_proba(unseen), atol=1e-5)
+    pixels = fitted.preprocess(unseen)
+    assert inputs == set(pixels) == {"pixels_32x32", "pixels_48x48"}
+    np.testing.assert_allclose(outputs(file, pixels), fitted.predict_proba(unseen), atol=1e-5)
 
 
 def test_a_model_for_one_batch_size(
-    digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
+    unseen: list[Path], zoo: list[ModelSpec], fit_models: Any, tmp_path: Path
 ) -> None:
-    def fixed(size: int) -> Callable[[Any], Any]:
-        def change(model: Any) -> Any:
-            for value in (*model.graph.input, *model.graph.output):
-                value.type.tensor_type.shape.dim[0].dim_value = size
-            return model
-
-        return change
-
-    specs = [
-        _changed(zoo[0], tmp_path / "zoo", "four", fixed(4)),
-        _changed(zoo[1], tmp_path / "zoo", "two", fixed(2)),
-    ]
-    store = extract(digits, [*specs, zoo[2]], tmp_path / "store")
-    fitted = oodzoo.fit(store, models=["four", zoo[2].name])
-    file = fitted.export(tmp_path / "model.onnx")
-    np.testing.assert_allclose(
-        _run(file, fitted, unseen[:4]), fitted.predict_proba(unseen[:4]), atol=1e-5
-    )
-    apart = oodzoo.fit(store, models=["four", "two"])
-    with pytest.raises(InputError, match="'two' has a fixed batch size of 2, another one of 4"):
+    specs = [copied(zoo[at], tmp_path / "zoo", f"n{n}", fixed(n)) for at, n in ((0, 4), (1, 2))]
+    fitted = fit_models([*specs, zoo[2]], "n4", zoo[2].name)
+    found = outputs(fitted.export(tmp_path / "model.onnx"), fitted.preprocess(unseen[:4]))
+    np.testing.assert_allclose(found, fitted.predict_proba(unseen[:4]), atol=1e-5)
+    apart = fit_models(specs)
+    with pytest.raises(InputError, match="'n2' has a fixed batch size of 2, another one of 4"):
         apart.export(tmp_path / "other.onnx")
 
 
-def _run_raw(file: Path, images: list[Any]) -> Any:
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    found = [session.run(None, {"image": np.asarray(image)})[0] for image in images]
-    return np.concatenate(found)
+# --- from an image -------------------------------------------------------------------------------
 
 
 def test_the_raw_form(
-    digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
+    unseen: list[Path], zoo: list[ModelSpec], fit_models: Any, tmp_path: Path
 ) -> None:
     geometries: list[dict[str, Any]] = [
         {"resize": (36, 36), "crop": (32, 32), "fit": "cover", "interpolation": "bicubic"},
         {"resize": (32, 32), "crop": (32, 32), "fit": "contain", "fill": 128},
     ]
-    specs = [
-        zoo[0],
-        *(replace(each, geometry=g) for each, g in zip(zoo[1:], geometries, strict=True)),
-    ]
-    store = extract(digits, specs, tmp_path / "store")
-    fitted = oodzoo.fit(store, models=[spec.name for spec in specs])
+    pairs = zip(zoo[1:], geometries, strict=True)
+    specs = [zoo[0], *(replace(each, geometry=geometry) for each, geometry in pairs)]
+    fitted = fit_models(specs)
     file = fitted.export(tmp_path / "model.onnx", raw=True)
-    images = [Image.open(path).convert("RGB") for path in unseen[:6]]
     sizes = [(32, 32), (70, 41), (45, 130), (20, 20), (33, 90), (64, 64)]
-    images = [image.resize(size) for image, size in zip(images, sizes, strict=True)]
-    found = _run_raw(file, images)
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, fitted.predict_proba(images), atol=0.02)
-    model = onnx.load(file)
-    assert [value.name for value in model.graph.input] == ["image"]
-    assert [d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim] == [1, 3]
-    facts = {entry.key: entry.value for entry in model.metadata_props}
-    described = json.loads(facts["inputs"])["image"]["geometries"]
+    pairs = zip(unseen, sizes, strict=False)
+    images = [Image.open(path).convert("RGB").resize(size) for path, size in pairs]  # type: ignore[arg-type]
+    found = [outputs(file, {"image": np.asarray(image)}) for image in images]
+    assert [each.shape for each in found] == [(1, 3)] * 6
+    np.testing.assert_allclose(np.concatenate(found), fitted.predict_proba(images), atol=0.02)
+    described = facts(file)["inputs"]["image"]["geometries"]
     assert [each["fit"] for each in described] == ["squash", "cover", "contain"]
     assert fitted.export_inputs(raw=True) == {"image": ("height", "width", 3)}
 
 
 def test_errors_of_the_raw_form(
-    digits: Path,
     zoo: list[ModelSpec],
     predictor: oodzoo.Predictor,
-    extract: Any,
+    fit_models: Any,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    def fixed(model: Any) -> Any:
-        for value in (*model.graph.input, *model.graph.output):
-            value.type.tensor_type.shape.dim[0].dim_value = 4
-        return model
-
+    file = tmp_path / "model.onnx"
     lanczos = {"resize": (32, 32), "crop": (32, 32), "interpolation": "lanczos"}
-    specs = [replace(zoo[0], geometry=lanczos), _changed(zoo[1], tmp_path / "zoo", "four", fixed)]
-    store = extract(digits, specs, tmp_path / "store")
-    for spec, message in zip(
-        specs, ("resizes images with 'lanczos'", "batch size of 4, but the raw form"), strict=True
-    ):
+    specs = [replace(zoo[0], geometry=lanczos), copied(zoo[1], tmp_path / "zoo", "n4", fixed(4))]
+    messages = ("resizes images with 'lanczos'", "batch size of 4, but the raw form")
+    for spec, message in zip(specs, messages, strict=True):
         with pytest.raises(InputError, match=f"model '{spec.name}' .*{message}.*without --raw"):
-            oodzoo.fit(store, models=[spec.name]).export(tmp_path / "model.onnx", raw=True)
+            fit_models(specs, spec.name).export(file, raw=True)
     with pytest.raises(InputError, match="the head takes features, not an image"):
-        predictor.export(tmp_path / "model.onnx", head_only=True, raw=True)
+        predictor.export(file, head_only=True, raw=True)
     monkeypatch.setitem(resizing._MODES, "bilinear", {"mode": "nearest"})
-    with pytest.raises(
-        InputError, match=r"pixels that the ONNX file resizes differ by .* 1\.0; no"
-    ):
-        predictor.export(tmp_path / "model.onnx", raw=True)
-    assert not (tmp_path / "model.onnx").exists()
+    with pytest.raises(InputError, match=r"pixels that the ONNX file resizes differ by .* 1\.0; n"):
+        predictor.export(file, raw=True)
+    assert not file.exists()
+
+
+# --- the head ------------------------------------------------------------------------------------
+
+
+def test_the_head_of_an_image_predictor(
+    predictor: oodzoo.Predictor, store: oodzoo.FeatureStore, tmp_path: Path
+) -> None:
+    file = predictor.export(tmp_path / "head.onnx", head_only=True)
+    names = [model.name for model in predictor.models]
+    for domain in store.domains:
+        features = {name: store.features(name, domain) for name in names}
+        expected = predictor.predict_proba(features)
+        np.testing.assert_allclose(outputs(file, features), expected, atol=1e-5)
+    assert [value.name for value in onnx.load(file).graph.input] == names
+    widths = {model.name: model.feature_dim for model in predictor.models}
+    assert predictor.export_inputs(head_only=True) == {n: (d,) for n, d in widths.items()}
+    assert facts(file)["classes"] == predictor.classes_.tolist()
+    assert facts(file)["inputs"] == {name: {"features": d} for name, d in widths.items()}
+
+
+@pytest.mark.filterwarnings("ignore:.*the mean of the features is")
+@pytest.mark.parametrize("choose", ["pool", "selection", "ensemble"])
+@pytest.mark.parametrize("offset", [0, 1e4])
+def test_heads_of_any_choice_and_offset(choose: str, offset: float, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X = 10.0 ** np.arange(-3, 4) * (rng.normal(size=(90, 7)) + (Y == "yes")[:, None] + offset)
+    features = {"probabilities": X, "oodzoo_concatenated": X[:, ::2] ** 2 / 1e4, "a/b: c": -X}
+    predictor = oodzoo.fit(features, Y, DOMAINS, choose=choose)
+    file = predictor.export(tmp_path / "head.onnx")
+    reserved = {name: f"features_{name}" for name in ("probabilities", "oodzoo_concatenated")}
+    names = {model.name: reserved.get(model.name, model.name) for model in predictor.models}
+    given = {names[name]: np.float32(features[name]) for name in names}
+    assert set(predictor.export_inputs()) == set(given)
+    np.testing.assert_allclose(outputs(file, given), predictor.predict_proba(features), atol=1e-5)
+
+
+# --- what is not written, and examples -----------------------------------------------------------
 
 
 def test_export_errors(
-    predictor: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    predictor: oodzoo.Predictor, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="is a folder; name a file"):
-        predictor.export(tmp_path)
+    for head_only in (False, True):
+        with pytest.raises(InputError, match=r"is a folder; name a file, such as model.onnx"):
+            predictor.export(tmp_path, head_only=head_only)
+    other = oodzoo.load(folder, device="cpu")
+    other.loaded()
+    other.head = replace(other.head, weights=1000 * other.head.weights)  # extreme probabilities
+    one = other.loadable_models[0].spec.file  # which changes after it was loaded
+    proto = onnx.load(one)
+    for tensor in proto.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.ndim == 4:  # a convolution
+            flipped = np.ascontiguousarray(array[..., ::-1])
+            tensor.CopyFrom(onnx.numpy_helper.from_array(flipped, tensor.name))
+    onnx.save(proto, one)
+    with pytest.raises(InputError, match=r"outputs of the ONNX file differ by .*no file was"):
+        other.export(tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingPackageError, match=r'needs the package onnx.*"oodzoo\[onnx\]"'):
         predictor.export(tmp_path / "model.onnx")
 
 
-def test_a_file_that_differs_is_not_changed(folder: Path, tmp_path: Path) -> None:
-    other = oodzoo.load(folder, device="cpu")
-    other.loaded()
-    other.head = replace(other.head, weights=1000 * other.head.weights)  # extreme probabilities
-    # change the file of a model after it was loaded
-    one = other.loadable_models[0].spec.file
-    changed = onnx.load(one)
-    for tensor in changed.graph.initializer:
-        array = onnx.numpy_helper.to_array(tensor)
-        if array.ndim == 4:  # a convolution
-            flipped = np.ascontiguousarray(array[..., ::-1])
-            tensor.CopyFrom(onnx.numpy_helper.from_array(flipped, tensor.name))
-    onnx.save(changed, one)
-    with pytest.raises(InputError, match=r"outputs of the ONNX file differ by .*no file was"):
-        other.export(tmp_path / "model.onnx")
-    assert not (tmp_path / "model.onnx").exists()
+def test_examples_of_the_documentation_need_no_oodzoo(
+    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
+) -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("### Without oodzoo")[2]
+    examples = re.findall(r"```python\n(.*?)```", section.partition("\n## ")[0], re.DOTALL)
+    assert len(examples) == 2
+    predictor.export(tmp_path / "model.onnx")
+    predictor.export(tmp_path / "raw.onnx", raw=True)
+    with Image.open(unseen[0]) as image:
+        image.convert("RGB").resize((70, 50)).save(tmp_path / "photo.jpg")
+    expected = predictor.predict([tmp_path / "photo.jpg"]).tolist()
+    for example in examples:
+        command = [sys.executable, "-c", GUARD + example]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.split() == expected

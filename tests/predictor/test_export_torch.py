@@ -1,9 +1,12 @@
-"""Exporting a predictor with PyTorch models as one ONNX file."""
+"""Predictors with PyTorch models as ONNX files; any predictor as a PyTorch module to train."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +14,23 @@ import numpy as np
 import onnxruntime
 import pytest
 from PIL import Image
+from scipy.special import expit
+from tests.predictor.data import DOMAINS, Y, rows, truth
 from tests.small_clip import small_clip
 from tests.zoo.data import CROP, VIT, save_checkpoint
+from tests.zoo.small_onnx import require_converter
 
 import oodzoo
+from oodzoo.errors import InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
-from oodzoo.predictor.export import TORCH_TOLERANCE
+from oodzoo.task import Kind
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.layers import with_layer
 
-onnx = pytest.importorskip("onnx")
+onnx = require_converter()
 pytest.importorskip("onnxscript")
+TOLERANCE = 1e-4
 
 HUBCONF = """
 import torch
@@ -36,96 +44,214 @@ def classifier():
 """
 
 
-def _models(folder: Path) -> list[ModelSpec]:
-    """A small model of each source; of one of them two layers, too."""
-    transformers = pytest.importorskip("transformers")
-    import torch
-
-    torch.manual_seed(0)
-    network = transformers.Dinov2Model(transformers.Dinov2Config(**VIT))
-    save_checkpoint(transformers, network, folder / "dino", CROP)
-    untrained: Any = {"pretrained": False, "input_size": 32}
-    vision = ModelSpec("vision", "torchvision/squeezenet1_1", **untrained)
-    dino = ModelSpec("dino", "hf/./dino", folder=folder)
-    return [
-        small_clip(folder),
-        ModelSpec("timm", "timm/test_resnet.r160_in1k", **untrained),
-        vision,
-        with_layer(vision, "features.3", None),
-        dino,
-        with_layer(dino, "encoder.layer.0", "both"),
-        _hub_model(folder),
-    ]
+def tensors(predictor: oodzoo.Predictor, images: list[Path]) -> dict[str, Any]:
+    torch: Any = import_module("torch")
+    return {name: torch.from_numpy(array) for name, array in predictor.preprocess(images).items()}
 
 
-def _hub_model(folder: Path) -> ModelSpec:
+def probabilities(module: Any, inputs: Any) -> Any:
+    torch: Any = import_module("torch")
+    with torch.no_grad():
+        return module(inputs).softmax(1).numpy()
+
+
+def require_gradients(module: Any, inputs: Any) -> None:
+    (module(inputs) ** 2).nan_to_num(posinf=0).sum().backward()
+    for name, weight in module.named_parameters():
+        assert weight.grad is not None or not weight.requires_grad, name
+    assert module.head.weight.grad.abs().sum() > 0
+
+
+def hub_model(folder: Path) -> ModelSpec:
     (folder / "hub").mkdir()
     (folder / "hub" / "hubconf.py").write_text(HUBCONF)
     return ModelSpec("hub", "torch_hub/hub:classifier", folder=folder, input_size=32)
 
 
 @pytest.fixture(scope="module")
-def torch_predictor(
+def mixed(
     timm: Any, digits: Path, zoo: list[ModelSpec], extract: Any, tmp_path_factory: Any
 ) -> oodzoo.Predictor:
+    """Of a small model of each source; of two of them also a layer."""
+    transformers = pytest.importorskip("transformers")
+    import torch
+
     folder = tmp_path_factory.mktemp("torch")
-    specs = [*_models(folder), zoo[0]]
+    torch.manual_seed(0)
+    network = transformers.Dinov2Model(transformers.Dinov2Config(**VIT))
+    save_checkpoint(transformers, network, folder / "dino", CROP)
+    untrained: Any = {"pretrained": False, "input_size": 32}
+    vision = ModelSpec("vision", "torchvision/squeezenet1_1", **untrained)
+    dino = ModelSpec("dino", "hf/./dino", folder=folder)
+    specs = [
+        small_clip(folder),
+        ModelSpec("timm", "timm/test_resnet.r160_in1k", **untrained),
+        vision,
+        with_layer(vision, "features.3", None),
+        dino,
+        with_layer(dino, "encoder.layer.0", "both"),
+        hub_model(folder),
+        zoo[0],
+    ]
     store = extract(digits, specs, folder / "store")
     return oodzoo.fit(store, models=[spec.name for spec in specs])
 
 
-@pytest.fixture(scope="module")
-def exported(torch_predictor: oodzoo.Predictor, tmp_path_factory: Any) -> Path:
-    return torch_predictor.export(tmp_path_factory.mktemp("exported") / "model.onnx")
+# --- ONNX ----------------------------------------------------------------------------------------
 
 
 def test_every_source_and_layers(
-    torch_predictor: oodzoo.Predictor, exported: Path, unseen: list[Path]
+    mixed: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
 ) -> None:
-    session = onnxruntime.InferenceSession(exported, providers=["CPUExecutionProvider"])
+    file = mixed.export(tmp_path / "model.onnx")
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     for images in (unseen, unseen[:1]):
-        (found,) = session.run(None, torch_predictor.preprocess(images))
-        expected = torch_predictor.predict_proba(images)
-        np.testing.assert_allclose(found, expected, atol=TORCH_TOLERANCE)
-    proto = onnx.load(exported)
+        (found,) = session.run(None, mixed.preprocess(images))
+        np.testing.assert_allclose(found, mixed.predict_proba(images), atol=TOLERANCE)
+    proto = onnx.load(file)
     assert proto.ir_version <= 9  # of ONNX Runtime 1.17
     assert not any(node.metadata_props for node in proto.graph.node)
-
-
-def test_the_file_needs_no_torch(
-    torch_predictor: oodzoo.Predictor, exported: Path, unseen: list[Path], tmp_path: Path
-) -> None:
-    pixels: Any = torch_predictor.preprocess(unseen[:2])
-    np.savez(tmp_path / "pixels.npz", **pixels)
+    np.savez(tmp_path / "pixels.npz", **mixed.preprocess(unseen[:2]))  # type: ignore[arg-type]
     script = (
         "import sys, numpy, onnxruntime\n"
         "session = onnxruntime.InferenceSession(sys.argv[1])\n"
         "(found,) = session.run(None, dict(numpy.load(sys.argv[2])))\n"
         "assert not {'torch', 'oodzoo', 'onnx'} & set(sys.modules)\n"
-        "print(found.argmax(1).tolist())\n"
+        "print(*found.argmax(1))\n"
     )
-    command: list[Any] = [sys.executable, "-c", script, exported, tmp_path / "pixels.npz"]
+    command: list[Any] = [sys.executable, "-c", script, file, tmp_path / "pixels.npz"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    names = torch_predictor.classes_[eval(done.stdout)]
-    assert names.tolist() == torch_predictor.predict(unseen[:2]).tolist()
+    names = mixed.classes_[list(map(int, done.stdout.split()))]
+    assert names.tolist() == mixed.predict(unseen[:2]).tolist()
 
 
 def test_models_in_half_precision(
     timm: Any, digits: Path, unseen: list[Path], tmp_path: Path
 ) -> None:
     """They are exported in float32, so probabilities are those of bfloat16 but for its rounding."""
-    spec = _hub_model(tmp_path)
     config = ExtractionConfig(device="cpu", precision="bfloat16")
-    run_extraction(oodzoo.ImageDomains(digits), [spec], tmp_path / "store", config)
+    data = oodzoo.ImageDomains(digits)
+    run_extraction(data, [hub_model(tmp_path)], tmp_path / "store", config)
     predictor = oodzoo.fit(tmp_path / "store", models=["hub"])
     assert predictor.loadable_models[0].precision == "bfloat16"
-    file = predictor.export(tmp_path / "model.onnx")
-    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(predictor.export(tmp_path / "model.onnx"))
     (found,) = session.run(None, predictor.preprocess(unseen))
-    difference = np.abs(found - predictor.predict_proba(unseen)).max()
-    assert 1e-6 < difference < 0.2
-    raw = predictor.export(tmp_path / "raw.onnx", raw=True)
-    session = onnxruntime.InferenceSession(raw, providers=["CPUExecutionProvider"])
+    assert 1e-6 < np.abs(found - predictor.predict_proba(unseen)).max() < 0.2
+    session = onnxruntime.InferenceSession(predictor.export(tmp_path / "raw.onnx", raw=True))
     with Image.open(unseen[0]) as image:
         (one,) = session.run(None, {"image": np.asarray(image.convert("RGB"))})
     np.testing.assert_allclose(one[0], found[0], atol=0.01)
+
+
+# --- modules -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("choose", ["single", "pool", "ensemble", "selection"])
+def test_the_module_equals_the_predictor(
+    choose: Any, store: oodzoo.FeatureStore, unseen: list[Path]
+) -> None:
+    predictor = oodzoo.fit(store, choose=choose)
+    module = predictor.to_torch()
+    assert module.head.in_features == len(predictor.columns)
+    inputs, expected = tensors(predictor, unseen), predictor.predict_proba(unseen)
+    (pixels,) = inputs.values()
+    for given in (inputs, pixels, pixels.float()):
+        np.testing.assert_allclose(probabilities(module, given), expected, atol=TOLERANCE)
+    require_gradients(module, pixels)
+    assert all(weight.requires_grad for weight in module.parameters())
+    np.testing.assert_array_equal(predictor.predict_proba(unseen), expected)
+
+
+def test_batch_norms_sizes_and_layers(mixed: oodzoo.Predictor, unseen: list[Path]) -> None:
+    torch: Any = import_module("torch")
+    module, inputs = mixed.to_torch(), tensors(mixed, unseen)
+    expected = mixed.predict_proba(unseen)
+    assert len(module.networks) == len(mixed.models) - 2
+    assert len(inputs) > 1
+    np.testing.assert_allclose(probabilities(module, inputs), expected, atol=TOLERANCE)
+    module.train()
+    assert module.training
+    norms = [part for part in module.modules() if isinstance(part, torch.nn.BatchNorm2d)]
+    assert norms
+    assert not any(norm.training for norm in norms)
+    require_gradients(module, inputs)
+    for wrong in (torch.zeros(1, 32, 32, 3), {"pixels_32x32": torch.zeros(1, 32, 32, 3)}):
+        with pytest.raises(InputError, match=r"takes a dict of pixels_.*; got pixels"):
+            module(wrong)
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_other_tasks(kind: Kind, folder: Path, unseen: list[Path]) -> None:
+    torch: Any = import_module("torch")
+    predictor = oodzoo.load(folder, device="cpu")
+    predictor.head = replace(predictor.head, kind=kind)
+    with torch.no_grad():
+        outputs = predictor.to_torch()(tensors(predictor, unseen)).numpy()
+    if kind == "regression":
+        expected = predictor.predict(unseen)
+        np.testing.assert_allclose(outputs, expected, atol=TOLERANCE * np.abs(expected).max())
+    else:
+        np.testing.assert_allclose(expit(outputs), predictor.predict_proba(unseen), atol=TOLERANCE)
+
+
+def test_training(folder: Path, unseen: list[Path]) -> None:
+    """The loss falls; a class without training samples keeps the probability zero."""
+    torch: Any = import_module("torch")
+    predictor = oodzoo.load(folder, device="cpu")
+    bias = predictor.head.bias.copy()
+    bias[1] = -np.inf
+    predictor.head = replace(predictor.head, bias=bias)
+    module, inputs = predictor.to_torch().train(), tensors(predictor, unseen)
+    expected = predictor.predict_proba(unseen)
+    np.testing.assert_allclose(probabilities(module, inputs), expected, atol=TOLERANCE)
+    # other labels than those that it predicts already
+    labels = torch.tensor([2 if label == "0" else 0 for label in truth(unseen)])
+    optimiser = torch.optim.AdamW(module.parameters(), lr=1e-3)
+    losses = []
+    for _ in range(5):
+        loss = torch.nn.functional.cross_entropy(module(inputs), labels)
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    found = probabilities(module, inputs)
+    assert (found[:, 1] == 0).all()
+    assert np.isfinite(found).all()
+
+
+def test_the_module_can_be_traced_and_exported(
+    predictor: oodzoo.Predictor, unseen: list[Path]
+) -> None:
+    torch: Any = import_module("torch")
+    module = predictor.to_torch()
+    (pixels,) = tensors(predictor, unseen).values()
+    shapes = ({0: torch.export.Dim("n")},)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        traced = torch.jit.trace(module, (pixels[:2],))
+    exported = torch.export.export(module, (pixels[:2],), dynamic_shapes=shapes).module()
+    expected = predictor.predict_proba(unseen)
+    for form in (traced, exported):
+        np.testing.assert_allclose(probabilities(form, pixels), expected, atol=TOLERANCE)
+
+
+def test_wrong_inputs_and_predictors(
+    predictor: oodzoo.Predictor, unseen: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = predictor.to_torch()
+    (pixels,) = tensors(predictor, unseen[:2]).values()
+    shape = r"pixels must be \(n, height, width, 3\), .*; got \("
+    for wrong, message in (
+        (predictor.preprocess(unseen[:2]), r"pixels must be a tensor, .*; got ndarray"),
+        (pixels.permute(0, 3, 1, 2), shape),
+        (pixels[0], shape),
+        ({"image": pixels}, r"the module takes a dict of pixels, .*; got image"),
+    ):
+        with pytest.raises(InputError, match=message):
+            module(wrong)
+    with pytest.raises(InputError, match="have features only, and cannot be loaded: x"):
+        oodzoo.fit({"x": rows()}, Y, DOMAINS, choose="single").to_torch()
+    monkeypatch.setattr("oodzoo.predictor.torch_module.TOLERANCE", 0.0)
+    with pytest.raises(InputError, match="the logits of the PyTorch module differ by"):
+        predictor.to_torch()

@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import gaussian as oracle
 
-from oodzoo import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.predictor import gaussian
-from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian, fit_gaussian
+from oodzoo.predictor.gaussian import fit_gaussian
 
 
 def _samples(seed: int, n: int = 60, d: int = 6, classes: int = 2, domains: int = 2) -> Samples:
@@ -114,14 +113,3 @@ def test_subsampling(monkeypatch: pytest.MonkeyPatch) -> None:
     new = _samples(1, n=20).features
     np.testing.assert_allclose(some.distances(new), whole.distances(new), rtol=0.3)
     assert len(some.centres) == len(whole.centres)
-
-
-def test_tensors_and_scalars_round_trip() -> None:
-    fitted = fit_gaussian(_samples(0))
-    again = TrainingGaussian.from_tensors(fitted.tensors(), fitted.scalars())
-    new = _samples(1).features
-    np.testing.assert_array_equal(again.distances(new), fitted.distances(new))
-    shapes = {name: tensor.shape for name, tensor in fitted.tensors().items()}
-    assert TrainingGaussian.shapes(fitted.tensors(), 6) == shapes
-    with pytest.raises(InputError, match=r"rest and limit must be positive, got 1.0 and 0"):
-        GaussianScalars(rest=1.0, limit=0, alarms=0.0)

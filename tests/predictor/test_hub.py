@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,12 +43,6 @@ def hub(constants: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         template = found.url + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
         yield found
-
-
-@pytest.fixture(scope="session")
-def other(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
-    """Another predictor, with one model."""
-    return oodzoo.fit(store, models=["mlp_glyphs_augmented"])
 
 
 def models(url: str) -> list[str]:
@@ -95,66 +88,50 @@ def test_a_predictor_is_replaced_and_other_files_stay(
     }
     assert models(URL) == ["mlp_glyphs_augmented"]
     assert models(f"{URL}@{first}") == [model.name for model in predictor.models]
-
-
-def test_a_branch(predictor: oodzoo.Predictor, other: oodzoo.Predictor, hub: Hub) -> None:
-    predictor.push_to_hub(NAME, token=TOKEN)
-    for _ in range(2):
-        url = other.push_to_hub(NAME, token=TOKEN, revision="small")
-        assert url == f"{hub.url}/{NAME}/tree/small"
-        assert models(f"{URL}@small") == ["mlp_glyphs_augmented"]
-        assert models(URL) == [model.name for model in predictor.models]
-
-
-def test_an_edited_card_is_kept(
-    predictor: oodzoo.Predictor, other: oodzoo.Predictor, hub: Hub
-) -> None:
-    predictor.push_to_hub(NAME, token=TOKEN)
-    other.push_to_hub(NAME, token=TOKEN)
     assert hub.files(NAME)["README.md"].decode() == model_card(other._parts(), URL)
+    for _ in range(2):  # a branch
+        url = predictor.push_to_hub(NAME, token=TOKEN, revision="large")
+        assert url == f"{hub.url}/{NAME}/tree/large"
+        assert models(f"{URL}@large") == [model.name for model in predictor.models]
+        assert models(URL) == ["mlp_glyphs_augmented"]
     edited = hub.files(NAME)["README.md"] + b"Mine.\n"
     hub.commit(NAME, {**hub.files(NAME), "README.md": edited})
     with pytest.warns(UserWarning, match=rf"'{URL}/README.md' was edited.* and is kept"):
         predictor.push_to_hub(NAME, token=TOKEN)
     assert hub.files(NAME)["README.md"] == edited
-    assert models(URL) == [model.name for model in predictor.models]
 
 
-@pytest.mark.parametrize(
-    "files",
-    [{"model.safetensors": b""}, {"predictor.json": b"{}"}, {"README.md": b"", "a/b": b""}],
-)
-def test_another_repository_is_refused(
-    predictor: oodzoo.Predictor, hub: Hub, files: dict[str, bytes]
+def test_what_is_not_pushed(
+    predictor: oodzoo.Predictor, hub: Hub, constants: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub.commit(NAME, files)
-    with pytest.raises(InputError, match=rf"^'{NAME}' exists and is not a predictor; choose ano"):
-        predictor.push_to_hub(NAME, token=TOKEN)
-    assert hub.files(NAME) == files
-
-
-def test_refusals(predictor: oodzoo.Predictor, hub: Hub) -> None:
-    for name in ("digits", "a/b/c", "ada/", "ada/x y", ""):
-        with pytest.raises(InputError, match=r"must be 'owner/name', got '"):
-            predictor.push_to_hub(name, token=TOKEN)
-    for name, token, words in [
-        (NAME, None, "there is no token; log in with `hf auth login`, set HF_TOKEN"),
-        (NAME, "wrong", "401 .*the token is not valid"),
-        ("somebody-else/x", TOKEN, "403 .*the token may not write there"),
-    ]:
-        with pytest.raises(InputError, match=rf"^cannot push to '{name}': .*{words}") as error:
+    cases: list[tuple[str, str | None, str]] = [
+        (NAME, None, f"^cannot push to '{NAME}': there is no token; log in with `hf auth login`"),
+        (NAME, "wrong", f"^cannot push to '{NAME}': .*401 .*the token is not valid"),
+        ("somebody-else/x", TOKEN, "^cannot push to 's.*': .*403 .*the token may not write there"),
+    ]
+    names = ("digits", "a/b/c", "ada/", "ada/x y", "")
+    cases += [(name, TOKEN, "must be 'owner/name', got '") for name in names]
+    for name, token, message in cases:
+        with pytest.raises(InputError, match=message) as error:
             predictor.push_to_hub(name, token=token)
         assert "\n" not in str(error.value)
         assert token is None or token not in str(error.value)
     assert not hub.repositories
-
-
-def test_offline(predictor: oodzoo.Predictor, constants: Any) -> None:
-    assert constants.HF_HUB_OFFLINE
+    other: list[dict[str, bytes]] = [{"a": b""}, {"predictor.json": b"{}"}, {"b/README.md": b""}]
+    for files in other:
+        hub.commit(NAME, files)
+        with pytest.raises(InputError, match=rf"^'{NAME}' exists and is not a predictor; choose"):
+            predictor.push_to_hub(NAME, token=TOKEN)
+        assert hub.files(NAME) == files
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match=r"^cannot push to 'ada/digits': HF_HUB_OFFLINE is on; un"):
         predictor.push_to_hub(NAME, token=TOKEN)
-    with pytest.raises(InputError, match=rf"^'{URL}' is not in the cache '.*', and HF_HUB_OFFLI"):
-        oodzoo.load(URL)
+    with pytest.raises(InputError, match=r"^'hf://ada/x' is not in the cache '.*', and HF_HUB_OFF"):
+        oodzoo.load("hf://ada/x")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for action in (lambda: predictor.push_to_hub(NAME), lambda: oodzoo.load(URL)):
+        with pytest.raises(InputError, match=r"huggingface_hub.*\[hub\]"):
+            action()
 
 
 def test_a_hub_that_cannot_be_reached(
@@ -169,66 +146,34 @@ def test_a_hub_that_cannot_be_reached(
     assert not hub.asked
     with pytest.raises(InputError, match=r"'ada/digits': http://127.0.0.1:9 cannot be reached"):
         predictor.push_to_hub(NAME, token=TOKEN)
-
-
-def test_a_cached_predictor_needs_no_hub(
-    predictor: oodzoo.Predictor, hub: Hub, constants: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    predictor.push_to_hub(NAME, token=TOKEN)
-    oodzoo.load(URL)
-    hub.asked.clear()
+    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert models(URL) == [model.name for model in predictor.models]
     assert not hub.asked
 
 
-def test_the_package_is_missing(
-    predictor: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    for action in (lambda: predictor.push_to_hub(NAME), lambda: oodzoo.load(URL)):
-        with pytest.raises(InputError, match=r"huggingface_hub.*\[hub\]"):
-            action()
-
-
-def test_what_is_not_a_predictor(predictor: oodzoo.Predictor, hub: Hub) -> None:
-    with pytest.raises(InputError, match=rf"has nothing at '{URL}' that you may read; check"):
-        oodzoo.load(URL)
-    hub.commit(NAME, {"config.json": b"{}"})
-    with pytest.raises(InputError, match=rf"^'{URL}' is not a predictor: it has no predictor.jso"):
-        oodzoo.load(URL)
-    with pytest.raises(InputError, match=rf"has nothing at '{URL}@v9' that you may read; check"):
-        oodzoo.load(f"{URL}@v9")
-    for content, words in [(b"{}", "was not written by oodzoo"), (b"{", "is damaged")]:
-        hub.commit(NAME, {"predictor.json": content})
-        with pytest.raises(InputError, match=rf"'{URL}.* {words}"):
-            oodzoo.load(URL)
-    with pytest.raises(InputError, match=r"'hf://digits' is not a repository; expected hf://own"):
-        oodzoo.load("hf://digits")
-
-
-def test_files_are_checked(predictor: oodzoo.Predictor, hub: Hub, tmp_path: Path) -> None:
+def test_files_are_checked(predictor: oodzoo.Predictor, hub: Hub) -> None:
     predictor.push_to_hub(NAME, token=TOKEN)
     files = hub.files(NAME)
-    hub.commit(NAME, {**files, "head.safetensors": b"other"})
-    with pytest.raises(InputError, match=rf"'{URL}/head.safetensors' has the sha256 .* saved with"):
-        oodzoo.load(URL)
-    hub.commit(NAME, {path: each for path, each in files.items() if path != "head.safetensors"})
-    with pytest.raises(InputError, match=rf"predictor '{URL}' lacks 'head.safetensors'; push it"):
-        oodzoo.load(URL)
     document = json.loads(files["predictor.json"])
     document["files"]["../evil"] = "0" * 64
-    hub.commit(NAME, {**files, "predictor.json": json.dumps(document).encode()})
-    with pytest.raises(InputError, match="which is not inside its folder; fit again"):
-        oodzoo.load(URL)
+    lost = {path: each for path, each in files.items() if path != "head.safetensors"}
+    cases: list[tuple[dict[str, bytes], str]] = [
+        ({"config.json": b"{}"}, rf"^'{URL}' is not a predictor: it has no predictor.json"),
+        ({"predictor.json": b"{}"}, rf"'{URL}.* was not written by oodzoo"),
+        ({"predictor.json": b"{"}, rf"'{URL}.* is damaged"),
+        (files | {"head.safetensors": b""}, rf"'{URL}/head.safetensors' has the sha256 .* saved"),
+        (lost, rf"predictor '{URL}' lacks 'head.safetensors'; push it"),
+        (files | {"predictor.json": json.dumps(document).encode()}, "is not inside its folder; fi"),
+    ]
+    for content, message in cases:
+        hub.commit(NAME, content)
+        with pytest.raises(InputError, match=message):
+            oodzoo.load(URL)
     hub.commit(NAME, {f"sub/{path}": each for path, each in files.items()})
     assert models(f"{URL}/sub") == [model.name for model in predictor.models]
-
-
-def test_a_pickled_predictor_is_loaded_from_the_hub(
-    predictor: oodzoo.Predictor, hub: Hub, unseen: list[Path]
-) -> None:
-    predictor.push_to_hub(NAME, token=TOKEN)
-    loaded = oodzoo.load(URL, device="cpu")
-    again = pickle.loads(pickle.dumps(loaded))
-    np.testing.assert_array_equal(again.predict_proba(unseen), loaded.predict_proba(unseen))
+    for url in (f"{URL}@v9", "hf://ada/other"):
+        with pytest.raises(InputError, match=rf"has nothing at '{url}' that you may read; check"):
+            oodzoo.load(url)
+    with pytest.raises(InputError, match=r"'hf://digits' is not a repository; expected hf://own"):
+        oodzoo.load("hf://digits")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,16 +21,13 @@ def test_lines() -> None:
     assert _texts(b"a.png\r\n\n  \nb c.png") == [(1, "a.png"), (4, "b c.png")]
     assert _texts("\ufeffä.png\n".encode()) == [(1, "ä.png")]
     assert _texts(b"") == []
+    assert [os.fsencode(text) for _, text in _texts(b"a\xff.png\n")] == [b"a\xff.png"]
+    name = "x" * 100_000  # across many reads
+    assert _texts(f"{name}\n{name}\n".encode()) == [(1, name), (2, name)]
 
 
 def test_lines_that_end_with_nul_may_have_newlines() -> None:
     assert _texts(b"a\nb.png\0\0 \0", null=True) == [(1, "a\nb.png"), (3, " ")]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="names are text there")
-def test_names_that_are_no_text_stay_as_they_are() -> None:
-    ((_, text),) = _texts(b"a\xff.png\n")
-    assert os.fsencode(text) == b"a\xff.png"
 
 
 def test_a_group_is_what_is_there_to_read() -> None:
@@ -46,11 +42,6 @@ def test_a_group_is_what_is_there_to_read() -> None:
         pipe.close()
         assert next(groups) == [Line(4, "d.png")]
         assert list(groups) == []
-
-
-def test_a_line_across_many_reads() -> None:
-    name = "x" * 100_000
-    assert _texts(f"{name}\n{name}\n".encode()) == [(1, name), (2, name)]
 
 
 def test_files_folders_and_lines_that_name_nothing(tmp_path: Path, write_image: WriteImage) -> None:

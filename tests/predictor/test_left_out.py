@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.evaluation.data import zoo
+from tests.predictor.data import changed
 
 import oodzoo
 from oodzoo.combination.heads import choose_pool, left_out_pools, predict_with_heads
@@ -15,7 +16,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.heads.kinds import PATHS, ByDomain, split_without
-from oodzoo.predictor.left_out import measure_left_out
+from oodzoo.predictor.left_out import confidence_curve, measure_left_out
 from oodzoo.predictor.prediction_sets import measure_class_sets
 
 
@@ -35,9 +36,30 @@ def test_every_choice_has_a_record_of_every_domain(choose: str) -> None:
     assert [each.level for each in found.sets] == [0.8, 0.9, 0.95]
     for each in found.sets:
         assert list(each.coverage) == ["0", "1", "2"]
-        assert each.size is not None
-        assert 1 <= each.size <= 3
+        assert 1 <= (each.size or 0) <= 3
     assert found.at_confidence(0).kept == 100
+    at = [found.at_confidence(each).confidence for each in (0, 0.35, 0.93, 0.999, 1)]
+    assert at == [0, 0.35, 0.9, 0.99, 0.99]  # the nearest recorded one below
+    with pytest.raises(InputError, match=r"must be one of 0\.8, 0\.9, 0\.95, got 0\.7"):
+        found.at_coverage(0.7)
+
+
+def test_the_curve_counts_what_is_kept_and_right() -> None:
+    rng = np.random.default_rng(0)
+    p = {name: rng.dirichlet(np.ones(3), n) for name, n in (("a", 40), ("b", 25))}
+    y = {name: rng.integers(0, 3, len(each)) for name, each in p.items()}
+    for point in confidence_curve(p, y):
+        kept, right = [], []
+        for name, rows in p.items():
+            pairs = list(zip(rows.tolist(), y[name].tolist(), strict=True))
+            confident = [(row, label) for row, label in pairs if max(row) >= point.confidence]
+            kept.append(len(confident) / len(pairs))
+            if confident:
+                right.append(np.mean([row.index(max(row)) == label for row, label in confident]))
+        assert point.kept == pytest.approx(100 * np.mean(kept))
+        assert point.accuracy == (pytest.approx(100 * np.mean(right)) if right else None)
+        assert point.worst == (pytest.approx(100 * min(right)) if right else None)
+    assert confidence_curve(p, y)[-1].accuracy is None or p["a"].max() >= 0.99
 
 
 def test_one_head_is_measured_by_heads_trained_without_each_domain() -> None:
@@ -89,58 +111,34 @@ def test_the_accuracy_of_a_pool_is_that_of_the_evaluation(max_models: int | None
     assert every.worst == pytest.approx(min(row.measure("accuracy").values()))
 
 
-def test_two_domains_have_a_record_of_a_pool() -> None:
-    found = oodzoo.fit(*_features(2), choose="pool").left_out
-    assert found is not None
-    assert list(found.sets[0].coverage) == ["0", "1"]
-
-
 def test_labels_of_a_domain_do_not_choose_its_own_sets() -> None:
     """With wrong labels in one domain, its coverage falls, unlike if it had been trained on."""
     features, y, domains = _features()
-    wrong = np.where(domains == 0, np.roll(y, 1), y)
-    source = ArraySource(features, wrong, domains)
+    source = ArraySource(features, np.where(domains == 0, np.roll(y, 1), y), domains)
     found = measure_left_out(source, "single", Columns.all_of(source, ["good"]))
     assert found is not None
     assert found.at_coverage(0.8).coverage["0"] < 60
 
 
-def test_it_is_saved_and_loaded(
-    predictor: oodzoo.Predictor, saved: Path, unseen: list[Path]
-) -> None:
-    loaded = oodzoo.load(saved)
-    assert loaded.left_out == predictor.left_out
-    assert loaded.to_dict()["left_out"]["sets"][1]["level"] == 0.9
-    sets = loaded.predict_sets(unseen[:6], coverage=0.95)
-    best = loaded.predict(unseen[:6]).tolist()
-    assert [each[0] for each in sets] == best
-    assert loaded.predict_sets(unseen[:6]) == predictor.predict_sets(unseen[:6], 0.9)
-
-
-def test_several_labels_have_no_record() -> None:
+def test_other_tasks_two_domains_and_no_record(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
+    two = oodzoo.fit(*_features(2), choose="pool").left_out
+    assert two is not None
+    assert list(two.sets[0].coverage) == ["0", "1"]
     features, y, domains = _features()
     labels = [["x"] if label == "a" else ["x", "y"] for label in y]
     fitted = oodzoo.fit(features, labels, domains, choose="single")
     assert fitted.left_out is None
     with pytest.raises(InputError, match="several labels; leave out coverage"):
         fitted.predict_sets(features)
-
-
-def test_numbers_have_intervals() -> None:
-    features, _, domains = _features()
-    y = 10 * features["good"][:, 0]
-    fitted = oodzoo.fit(features, y, domains, choose="single", task="regression")
+    age = 10 * features["good"][:, 0]
+    fitted = oodzoo.fit(features, age, domains, choose="single", task="regression")
     assert fitted.left_out is not None
     assert fitted.left_out.confidence == ()
-    (interval,) = fitted.predict_sets({name: x[:1] for name, x in features.items()}, 0.95)[0]
-    predicted = fitted.predict({name: x[:1] for name, x in features.items()})[0]
-    half = fitted.left_out.at_coverage(0.95).thresholds[0]
+    one = {name: x[:1] for name, x in features.items()}
+    (interval,) = fitted.predict_sets(one, 0.95)[0]
+    predicted, half = fitted.predict(one)[0], fitted.left_out.at_coverage(0.95).thresholds[0]
     assert interval == pytest.approx((predicted - half, predicted + half))
-
-
-def test_a_predictor_of_an_earlier_version(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
-    old = oodzoo.Predictor(**{**vars(predictor._parts()), "left_out": None})
-    loaded = oodzoo.load(old.save(tmp_path / "model"))
+    loaded = oodzoo.load(changed(predictor, left_out=None).save(tmp_path / "model"))
     assert loaded.left_out is None
     with pytest.raises(InputError, match=r"no record of prediction sets .* fit again"):
         loaded.predict_sets([])

@@ -1,9 +1,10 @@
-"""Finding the models of a store, and verifying them."""
+"""The models of a predictor: found and verified, layers of one network, features only."""
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,19 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from tests.fixtures import draw_digits
+from tests.joint_space import joint_space, stored_space
+from tests.predictor.data import used
+from tests.small_clip import small_clip
+from tests.store.data import rewrite
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.predictor import models
 from oodzoo.predictor.models import find_model
 from oodzoo.store.places import model_folder
-from oodzoo.zoo import ModelSpec, load_model
-from oodzoo.zoo.sources import load_network
+from oodzoo.zoo import ModelSpec, load_zoo
+from oodzoo.zoo.layers import with_layer
+from oodzoo.zoo.model import Network, NetworkModel
 
 
 @pytest.fixture
@@ -27,40 +33,27 @@ def copy(store: oodzoo.FeatureStore, tmp_path: Path) -> oodzoo.FeatureStore:
     return oodzoo.FeatureStore(shutil.copytree(store.path, tmp_path / "store"))
 
 
-def _edit(store: oodzoo.FeatureStore, change: dict[str, Any]) -> None:
-    """Change the entry of each model in the manifest."""
+def edited(store: oodzoo.FeatureStore, **change: Any) -> oodzoo.FeatureStore:
+    """The store with another entry of each model in the manifest."""
     models = store.manifest.models
     changed = {name: msgspec.structs.replace(model, **change) for name, model in models.items()}
     msgspec.structs.replace(store.manifest, models=changed).write(store.path)
+    return oodzoo.FeatureStore(store.path)
 
 
-def _count_loads(monkeypatch: pytest.MonkeyPatch) -> list[ModelSpec]:
-    """Record the specs that are loaded."""
-    loaded: list[ModelSpec] = []
-
-    def load(spec: ModelSpec, **options: Any) -> Any:
-        loaded.append(spec)
-        return load_model(spec, **options)
-
-    def load_all(specs: Sequence[ModelSpec], **options: Any) -> Any:
-        loaded.extend(specs)
-        return load_network(specs, **options)
-
-    monkeypatch.setattr(models, "load_model", load)
-    monkeypatch.setattr(models, "load_network", load_all)
-    return loaded
+# --- found and verified --------------------------------------------------------------------------
 
 
 def test_an_onnx_model_is_found_without_loading_it(
     store: oodzoo.FeatureStore, zoo: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loaded = _count_loads(monkeypatch)
+    for name in ("load_model", "load_network"):
+        monkeypatch.setattr(f"oodzoo.predictor.models.{name}", None)
     for given in ((), zoo):
         model = find_model(store, zoo[0].name, given)
         assert (model.spec.file, model.spec.mean) == (zoo[0].file, zoo[0].mean)
         assert (model.spec.features, model.spec.logits) == ("features", None)
         assert model.fingerprint == store.model(zoo[0].name).fingerprint
-    assert loaded == []
 
 
 def test_moved_models(copy: oodzoo.FeatureStore, zoo: list[ModelSpec], tmp_path: Path) -> None:
@@ -77,104 +70,250 @@ def test_moved_models(copy: oodzoo.FeatureStore, zoo: list[ModelSpec], tmp_path:
         find_model(copy, name, zoo[1:])
 
 
-def test_another_file_with_the_name(store: oodzoo.FeatureStore, zoo: list[ModelSpec]) -> None:
-    other = replace(zoo[1], name=zoo[0].name)
-    with pytest.raises(InputError, match="is not the file that the store's features were computed"):
-        find_model(store, zoo[0].name, [other])
-
-
-def test_a_store_without_specs_needs_the_zoo(
-    copy: oodzoo.FeatureStore, zoo: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
+def test_what_is_not_the_model_of_the_features(
+    copy: oodzoo.FeatureStore, zoo: list[ModelSpec], predictor: oodzoo.Predictor
 ) -> None:
-    expected = find_model(copy, zoo[0].name, zoo)
-    _edit(copy, {"spec": None})
-    old = oodzoo.FeatureStore(copy.path)
-    for given in ([], zoo[1:]):
-        with pytest.raises(InputError, match=r"does not record how model 'resnet"):
-            find_model(old, zoo[0].name, given)
-    loaded = _count_loads(monkeypatch)
-    assert find_model(old, zoo[0].name, zoo) == expected
-    unnamed = replace(zoo[0], features=None, logits=None)
-    assert find_model(old, zoo[0].name, [unnamed]) == expected
-    assert len(loaded) == 2
     other = replace(zoo[1], name=zoo[0].name)
     with pytest.raises(InputError, match="is not the file that the store's features were computed"):
-        find_model(old, zoo[0].name, [other])
-
-
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
+        find_model(copy, zoo[0].name, [other])
+    for change, what in (
         ({"source": "python"}, "is a Python function"),
         ({"preprocessing": None}, "were imported"),
-    ],
-)
-def test_features_without_a_loadable_model(
-    copy: oodzoo.FeatureStore, zoo: list[ModelSpec], change: dict[str, Any], what: str
-) -> None:
-    _edit(copy, change)
-    with pytest.raises(InputError, match=f"{what}; a predictor can only use models that"):
-        find_model(oodzoo.FeatureStore(copy.path), zoo[0].name, zoo)
+    ):
+        with pytest.raises(InputError, match=f"{what}; a predictor can only use models that"):
+            find_model(edited(copy, **change), zoo[0].name, zoo)
+    model = predictor.loadable_models[0]
+    with pytest.raises(InputError, match=r"returns 56 features, but .* fitted with 57"):
+        replace(model, feature_dim=57).load("cpu")
+    mean = replace(model.preprocessing, mean=(0.1, 0.2, 0.3))
+    with pytest.raises(InputError, match="preprocesses images differently"):
+        replace(model, preprocessing=mean).load("cpu")
+    for model in predictor.loadable_models:
+        assert model.load("cpu").info.n_logits is None  # logits are not computed
 
 
 def test_stated_preprocessing_is_recorded(
     digits: Path,
     unseen: list[Path],
+    zoo: list[ModelSpec],
     timm_spec: Callable[..., ModelSpec],
     extract: Any,
-    monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     stated = {"input_size": 64, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
-    spec = timm_spec("test_resnet.r160_in1k", **stated)
-    store = extract(digits, [spec], tmp_path / "store")
-    loaded = _count_loads(monkeypatch)
+    tiny = timm_spec("test_resnet.r160_in1k", **stated)
+    geometry = {"resize": (40, 40), "crop": (32, 32), "fit": "cover", "interpolation": "bicubic"}
+    onnx = replace(zoo[0], input_size=None, geometry=geometry)
+    store = extract(digits, [tiny, onnx, zoo[1]], tmp_path / "store")
     found = find_model(store, "tiny").spec
-    assert replace(found, pretraining=None, licence=None) == spec
+    assert replace(found, pretraining=None, licence=None) == tiny
     assert (found.pretraining, found.licence) == ("r160_in1k", store.model("tiny").licence)
     assert found.licence is not None
-    assert loaded == [found]
-    fitted = oodzoo.fit(store, top_k=1)
-    assert fitted.loadable_models[0].preprocessing.geometry.crop == (64, 64)
-    again = oodzoo.load(fitted.save(tmp_path / "model"))
-    expected = fitted.predict_proba(unseen[:2])
-    np.testing.assert_array_equal(again.predict_proba(unseen[:2]), expected)
-
-
-def test_the_geometry_of_an_onnx_file_is_recorded(
-    digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
-) -> None:
-    geometry = {"resize": (40, 40), "crop": (32, 32), "fit": "cover", "interpolation": "bicubic"}
-    spec = replace(zoo[0], input_size=None, geometry=geometry)
-    store = extract(digits, [spec, zoo[1]], tmp_path / "store")
-    assert store.model(spec.name).spec["geometry"] == geometry | {
-        "resize": [40, 40],
-        "crop": [32, 32],
-    }
-    plain = replace(spec, geometry=None)  # that of the store counts, whatever a zoo says now
-    for known in ([], [plain]):
-        found = find_model(store, spec.name, known)
-        assert found.preprocessing.geometry.resize == (40, 40)
-        assert found.load("cpu").info.preprocessing == found.preprocessing
+    lists = {"resize": [40, 40], "crop": [32, 32]}
+    assert store.model(onnx.name).spec["geometry"] == geometry | lists
+    for known in ([], [replace(onnx, geometry=None)]):  # that of the store counts
+        model = find_model(store, onnx.name, known)
+        assert model.preprocessing.geometry.resize == (40, 40)
+        assert model.load("cpu").info.preprocessing == model.preprocessing
     assert find_model(store, zoo[1].name).spec.geometry is None
-    fitted = oodzoo.fit(store, models=[spec.name])
+    fitted = oodzoo.fit(store, models=["tiny", onnx.name])
     again = oodzoo.load(fitted.save(tmp_path / "model"), device="cpu")
-    assert again.loadable_models[0].preprocessing.geometry.interpolation == "bicubic"
+    shapes = [model.preprocessing.geometry for model in again.loadable_models]
+    assert [(each.crop, each.interpolation) for each in shapes][1] == ((32, 32), "bicubic")
+    assert shapes[0].crop == (64, 64)
     expected = fitted.predict_proba(unseen[:2])
-    np.testing.assert_array_equal(again.predict_proba(unseen[:2]), expected)
+    np.testing.assert_allclose(again.predict_proba(unseen[:2]), expected, atol=1e-6)
 
 
-def test_a_model_that_does_not_match_is_rejected(
-    predictor: oodzoo.Predictor,
+# --- layers of one network -----------------------------------------------------------------------
+
+LAYERS = ["vit_letters@t155", "resnet_contrastive@t49", "vit_letters", "vit_letters@t214"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return draw_digits(tmp_path_factory.mktemp("digits"), 6)
+
+
+@pytest.fixture(scope="module")
+def layered(data: Path, tmp_path_factory: pytest.TempPathFactory) -> oodzoo.FeatureStore:
+    """Layers of two networks of the embedded zoo."""
+    path = tmp_path_factory.mktemp("stores") / "store"
+    zoo = "demo/vit_letters@all,demo/resnet_contrastive@all"
+    return oodzoo.extract(oodzoo.ImageDomains(data), zoo, path)
+
+
+def networks(predictor: oodzoo.Predictor) -> set[int]:
+    models = predictor.loaded().values()
+    return {id(model.network) for model in models if isinstance(model, NetworkModel)}
+
+
+def count_passes(predictor: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of models of each forward pass."""
+    seen: list[int] = []
+    kinds = {type(m.network) for m in predictor.loaded().values() if isinstance(m, NetworkModel)}
+    for kind in kinds:
+        launch = kind.launch
+
+        def count(self: Network, prepared: Any, models: Any, launch: Any = launch) -> Any:
+            seen.append(len(models))
+            return launch(self, prepared, models)
+
+        monkeypatch.setattr(kind, "launch", count)
+    return seen
+
+
+def test_layers_share_a_pass_a_file_and_a_cost(
+    layered: oodzoo.FeatureStore, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = predictor.loadable_models[0]
-    with pytest.raises(InputError, match=r"returns 56 features, but .* fitted with 57"):
-        replace(model, feature_dim=57).load("cpu")
-    other = replace(model.preprocessing, mean=(0.1, 0.2, 0.3))
-    with pytest.raises(InputError, match="preprocesses images differently"):
-        replace(model, preprocessing=other).load("cpu")
+    import onnxruntime
+
+    files = sorted(data.rglob("*.png"))[::7]
+    predictor = oodzoo.fit(layered, models=LAYERS)
+    assert len(networks(predictor)) == 2
+    passes = count_passes(predictor, monkeypatch)
+    expected = predictor.predict_proba(files)
+    assert sorted(passes) == [1, 3]
+    vit, resnet = (
+        next(model for model in predictor.models if model.name == name)
+        for name in ("vit_letters", "resnet_contrastive@t49")
+    )
+    for cost in ("parameters", "bytes", "milliseconds"):
+        total = getattr(vit, cost) + getattr(resnet, cost)
+        assert getattr(predictor.cost, cost) == total > 0
+    folder = predictor.save(tmp_path / "model")
+    assert len(list(folder.rglob("*.onnx"))) == 2  # each network once
+    loaded = oodzoo.load(folder)
+    assert [model.name for model in loaded.models] == [model.name for model in predictor.models]
+    assert len(networks(loaded)) == 2
+    np.testing.assert_allclose(loaded.predict_proba(files), expected, atol=1e-6)
+    pytest.importorskip("onnx")
+    file = loaded.export(tmp_path / "one.onnx")
+    session = onnxruntime.InferenceSession(file)
+    (found,) = session.run(["probabilities"], loaded.preprocess(files))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    sizes = [each.stat().st_size for each in folder.rglob("*.onnx")]
+    assert file.stat().st_size < 1.3 * sum(sizes) + 20_000  # no network is in it twice
 
 
-def test_logits_are_not_computed(predictor: oodzoo.Predictor) -> None:
-    for model in predictor.loadable_models:
-        assert model.load("cpu").info.n_logits is None
+def test_other_layers_and_changed_files(layered: oodzoo.FeatureStore, tmp_path: Path) -> None:
+    (spec,) = load_zoo("demo/resnet_contrastive")
+    (tmp_path / "net.onnx").write_bytes(spec.file.read_bytes() + b"\x72\x00")
+    other = replace(spec, source="onnx/net.onnx", folder=tmp_path)
+    name = "resnet_contrastive@t49"
+    assert find_model(layered, name).spec.layer == "t49"
+    with pytest.raises(InputError, match="is not the file that the store's features"):
+        find_model(layered, name, [replace(with_layer(other, "t49", None), name=name)])
+    wrong = replace(with_layer(spec, "t37", None), name=name)  # does not replace the recorded one
+    assert find_model(layered, name, [wrong]).spec.layer == "t49"
+    wrong = replace(wrong, name="resnet_contrastive")
+    assert find_model(layered, "resnet_contrastive", [wrong]).spec.layer is None
+
+
+def test_layers_of_a_timm_folder(
+    data: Path,
+    timm_spec: Callable[..., ModelSpec],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    spec, files = timm_spec(), sorted(data.rglob("*.png"))[::7]
+    zoo = [spec, with_layer(spec, "blocks.1", None), with_layer(spec, "blocks.3", "both")]
+    made = oodzoo.extract(oodzoo.ImageDomains(data), zoo, tmp_path / "store")
+    predictor = oodzoo.fit(made, models=[each.name for each in zoo[1:]])
+    loaded = oodzoo.load(predictor.save(tmp_path / "model"))
+    assert len(list((tmp_path / "model").rglob("*.safetensors"))) == 3  # two of the head
+    np.testing.assert_allclose(loaded.predict_proba(files), predictor.predict_proba(files))
+    assert len(networks(loaded)) == 1
+    passes = count_passes(loaded, monkeypatch)
+    loaded.predict(files)
+    assert passes == [2]
+
+
+# --- features only -------------------------------------------------------------------------------
+
+Y, DOMAINS = np.tile([3, 5], 30), np.repeat([1, 2, 3], 20)
+X = np.random.default_rng(0).normal(size=(60, 4)) + (Y == 5)[:, None]
+FEATURES = {"all of them/X": X, "half": X[:, :2]}
+
+
+def test_models_that_have_features_only(tmp_path: Path) -> None:
+    fitted = oodzoo.fit(FEATURES, Y, DOMAINS, top_k=2)
+    expected = fitted.predict_proba(FEATURES)
+    folder = tmp_path / "model"
+    for _ in range(2):  # it replaces itself
+        fitted.save(folder)
+        loaded = fitted = oodzoo.load(folder)
+        assert loaded.features_only
+        dimensions = {model.name: model.feature_dim for model in loaded.models}
+        assert dimensions == {"all of them/X": 4, "half": 2}
+        np.testing.assert_array_equal(loaded.predict_proba(FEATURES), expected)
+    assert loaded.classes_.tolist() == [3, 5]
+    assert loaded.provenance.domains == ("1", "2", "3")
+    assert loaded.provenance.n_images == 60
+    assert loaded.cost.milliseconds is loaded.cost.bytes is None
+    assert all(model["features_only"] for model in loaded.to_dict()["models"])
+    content = json.loads((folder / "predictor.json").read_text())
+    assert [model["name"] for model in content["features"]] == [m.name for m in loaded.models]
+    assert content["models"] == []
+    for call in (loaded.loaded, lambda: loaded.preprocess(["a.png"])):
+        with pytest.raises(InputError, match="have features only, and cannot be loaded: "):
+            call()
+    prints = {model.name: model.fingerprint for model in loaded.models}
+    assert len(set(prints.values())) == 2
+    same = oodzoo.fit({"y": X[:, :2]}, Y, DOMAINS, choose="single").models[0]
+    assert same.fingerprint == prints["half"]  # of the features, not of their name
+    half = {"name": "half", "feature_dim": 0, "fingerprint": ""}
+    whole = (folder / "predictor.json").read_text()
+    for features, message in (
+        ([], "must have either models or models that only have feat"),
+        ([{"name": "half"}], "is damaged: .*feature_dim"),
+        ([half], "must have one feature or more, got 0"),
+        ([half | {"name": "x", "feature_dim": 4}], "of model 'x' are not among its 4 features"),
+    ):
+        (folder / "predictor.json").write_text(whole)
+        rewrite(folder / "predictor.json", lambda d, new=features: d.update(features=new))
+        with pytest.raises(InputError, match=message):
+            oodzoo.load(folder)
+
+
+# --- features of unit length, of pools with zero-shot heads --------------------------------------
+
+
+def test_features_of_any_length_give_the_same_predictions(tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    new = joint_space(seed=0, n=40)
+    pool = oodzoo.fit(stored_space(tmp_path / "joint", joint_space()), choose="pool")
+    assert pool.columns.normalised == {"clip"}
+    features = used(pool, new.features)
+    expected = pool.predict_proba(features)
+    longer = features | {"clip": 50 * features["clip"]}
+    np.testing.assert_allclose(pool.predict_proba(longer), expected, atol=1e-6)
+    assert pool.score(features, new.y) > 0.8
+    loaded = oodzoo.load(pool.save(tmp_path / "model"))
+    assert loaded.columns.normalised == {"clip"}
+    np.testing.assert_array_equal(loaded.predict_proba(features), expected)
+    pytest.importorskip("onnx", reason="exporting needs onnx")
+    session = onnxruntime.InferenceSession(pool.export(tmp_path / "head.onnx", head_only=True))
+    zero = {name: np.zeros_like(array[:1]) for name, array in features.items()}
+    for given in (features, zero):
+        (found,) = session.run(None, {name: np.float32(array) for name, array in given.items()})
+        np.testing.assert_allclose(found, pool.predict_proba(given), atol=1e-5)
+
+
+def test_images_with_zero_shot_heads(digits: Path, unseen: list[Path], tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    names = {"0": "zero", "1": "one", "2": "two"}
+    spec = small_clip(tmp_path)
+    store = oodzoo.extract(digits, [spec], tmp_path / "store", device="cpu", class_names=names)
+    predictor = oodzoo.fit(store, choose="pool")
+    assert predictor.columns.normalised == {"clip"}
+    loaded = oodzoo.load(predictor.save(tmp_path / "model"), device="cpu")
+    expected = predictor.predict_proba(unseen[:6])
+    np.testing.assert_allclose(loaded.predict_proba(unseen[:6]), expected, atol=1e-6)
+    domain = store.domains[0]
+    images = [digits / path for path in store.paths(domain)]
+    found = predictor.predict_proba({"clip": store.features("clip", domain)})
+    np.testing.assert_allclose(predictor.predict_proba(images), found, atol=1e-4)
+    pixels = {name: torch.tensor(each) for name, each in predictor.preprocess(unseen[:6]).items()}
+    logits = predictor.to_torch()(pixels).detach()
+    np.testing.assert_allclose(logits.softmax(1).numpy(), expected, atol=1e-4)

@@ -11,17 +11,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.oracles import prediction_sets as oracle
 
-from oodzoo.errors import InputError
 from oodzoo.predictor.prediction_sets import (
-    SetLevel,
     class_sets,
-    find_level,
     intervals_of,
     measure_class_sets,
     measure_intervals,
-    set_coverage,
-    set_of,
-    sets_text,
     threshold,
 )
 
@@ -41,6 +35,7 @@ def test_thresholds_are_those_of_the_definition(sizes: tuple[int, ...], level: s
 
 
 ODD = (
+    "usual",
     "one sample",
     "two domains",
     "many classes",
@@ -127,48 +122,6 @@ def test_sets_have_the_most_probable_class_and_shrink_with_the_threshold(
 # --- measured -----------------------------------------------------------------------------------
 
 
-def _domains(seed: int = 0) -> tuple[dict[str, Floats], dict[str, NDArray[np.int64]]]:
-    rng = np.random.default_rng(seed)
-    probabilities, labels = {}, {}
-    for name, noise in (("photo", 0.5), ("sketch", 3.0), ("cartoon", 1.0)):
-        y = rng.integers(0, 3, 60)
-        logits = 3 * np.eye(3)[y] + noise * rng.normal(size=(60, 3))
-        exp = np.exp(logits)
-        probabilities[name], labels[name] = exp / exp.sum(axis=1, keepdims=True), y
-    return probabilities, labels
-
-
-def test_the_coverage_of_a_domain_is_measured_with_the_threshold_of_the_others() -> None:
-    probabilities, labels = _domains()
-    (measured,) = measure_class_sets(probabilities, labels, [0.9])
-    scores = {n: -p[np.arange(60), labels[n]] for n, p in probabilities.items()}
-    sizes = []
-    for name, p in probabilities.items():
-        least = -threshold([s for other, s in scores.items() if other != name], 0.9)
-        sets = [
-            {c for c in range(3) if row[c] >= least or row[c] == max(row)} for row in p.tolist()
-        ]
-        hits = [y in members for y, members in zip(labels[name], sets, strict=True)]
-        assert measured.coverage[name] == pytest.approx(100 * np.mean(hits))
-        sizes.append(np.mean([len(members) for members in sets]))
-    assert measured.size == pytest.approx(np.mean(sizes))
-    assert measured.thresholds == (-threshold(list(scores.values()), 0.9),)
-    assert measured.worst[0] == "sketch"
-    assert measured.average == pytest.approx(np.mean(list(measured.coverage.values())))
-
-
-def test_labels_of_the_left_out_domain_change_nothing_but_its_own_coverage() -> None:
-    probabilities, labels = _domains()
-    (before,) = measure_class_sets(probabilities, labels, [0.8])
-    others = labels | {"sketch": (labels["sketch"] + 1) % 3}
-    (after,) = measure_class_sets(probabilities, others, [0.8])
-    rest = ("photo", "cartoon")
-    scores = [-probabilities[name][np.arange(60), labels[name]] for name in rest]
-    sets = class_sets(probabilities["sketch"], -threshold(scores, 0.8))
-    assert before.coverage["sketch"] == set_coverage(sets, labels["sketch"])
-    assert after.coverage["sketch"] == set_coverage(sets, others["sketch"])
-
-
 def test_too_few_samples_give_all_classes_and_no_interval() -> None:
     p = {"a": np.array([[0.7, 0.3]]), "b": np.array([[0.6, 0.4]])}
     (measured,) = measure_class_sets(p, {"a": np.array([0]), "b": np.array([1])}, [0.9])
@@ -189,25 +142,3 @@ def test_intervals_of_several_numbers() -> None:
     assert measured.size is None
     (low, high), _ = intervals_of(np.array([5.0, 0.0]), measured)
     assert (low, high) == (5 - small, 5 + small)
-
-
-def test_the_set_of_a_sample_is_in_the_order_of_its_probabilities() -> None:
-    chosen = SetLevel(0.9, (0.2,), {"photo": 90.0})
-    found = set_of(np.array([0.25, 0.05, 0.7]), np.array([10, 20, 30]), chosen)
-    assert found == (30, 10)
-    assert all(isinstance(label, int) for label in found)
-
-
-def test_an_unknown_coverage() -> None:
-    levels = measure_class_sets(*_domains())
-    assert find_level(levels, 0.9).level == 0.9
-    with pytest.raises(InputError, match=r"must be one of 0\.8, 0\.9, 0\.95, got 0\.7"):
-        find_level(levels, 0.7)
-
-
-def test_sets_in_words() -> None:
-    chosen = SetLevel(0.9, (0.1,), {"photo": 97.0, "sketch": 83.0}, 2.06)
-    assert sets_text(chosen, ["cat"]) == (
-        "sets cover 90.0 % on left-out domains on average (worst domain 83.0 %, sketch), "
-        "2.1 classes on average"
-    )

@@ -1,24 +1,27 @@
-"""Labelling images with a predictor."""
+"""Predictions: of images, and of each task; scores of them."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.base import clone, is_classifier
-from sklearn.metrics import get_scorer
+from sklearn.metrics import average_precision_score, r2_score
+from tests.predictor.data import DOMAINS, Y, changed, problem, rows, truth, used
 
 import oodzoo
-from oodzoo import InputError
-from oodzoo.predictor import Unreadable
+from oodzoo.errors import InputError
+from oodzoo.predictor import Prediction
+from oodzoo.task import Kind, Task
 from oodzoo.zoo import ModelSpec, load_model
 
+KINDS: tuple[Kind, ...] = ("regression", "multilabel")
 
-def _truth(paths: list[Path]) -> list[str]:
-    return [path.parent.name for path in paths]
+
+# --- classes -------------------------------------------------------------------------------------
 
 
 def test_probabilities_by_hand(
@@ -36,56 +39,13 @@ def test_probabilities_by_hand(
     np.testing.assert_allclose(predictor.predict_proba(unseen), by_hand, atol=1e-6)
     expected = predictor.classes_[by_hand.argmax(axis=1)]
     np.testing.assert_array_equal(predictor.predict(unseen), expected)
-    np.testing.assert_allclose(
-        predictor.domain_distance(unseen), predictor.gaussian.distances(features), rtol=1e-5
-    )
-
-
-def test_accuracy_on_digits(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
-    assert predictor.score(unseen, _truth(unseen)) > 0.9
+    distances = predictor.domain_distance(unseen)
+    np.testing.assert_allclose(distances, predictor.gaussian.distances(features), rtol=1e-5)
+    assert predictor.score(unseen, truth(unseen)) > 0.9
     assert predictor.predict(unseen).dtype.kind == "U"
-
-
-def test_paths_images_and_arrays_are_equivalent(
-    predictor: oodzoo.Predictor, unseen: list[Path]
-) -> None:
-    expected = predictor.predict_proba(unseen[:5])
-    images = [Image.open(path) for path in unseen[:5]]
-    arrays = [np.asarray(image) for image in images]
-    for given in ([str(p) for p in unseen[:5]], images, arrays, iter(unseen[:5])):
-        np.testing.assert_array_equal(predictor.predict_proba(given), expected)
-
-
-def test_batch_size_does_not_matter(
-    saved: Path, predictor: oodzoo.Predictor, unseen: list[Path]
-) -> None:
-    many = unseen * 4  # more than one chunk
-    expected = predictor.predict_proba(many)
-    small = oodzoo.load(saved, device="cpu", batch_size=7)
-    np.testing.assert_allclose(small.predict_proba(many), expected, atol=1e-6)
-    assert [p.position for p in small.stream(many)] == list(range(len(many)))
-
-
-def test_images_are_consumed_lazily(predictor: oodzoo.Predictor) -> None:
-    asked = 0
-
-    def endless() -> Any:
-        nonlocal asked
-        while True:
-            asked += 1
-            yield np.zeros((8, 8, 3), np.uint8)
-
-    stream = predictor.stream(endless())
-    for _ in range(10):
-        next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    assert asked <= 64 * 5
-
-
-def test_print_has_the_measured_accuracy(predictor: oodzoo.Predictor) -> None:
-    accuracy = predictor.provenance.accuracy
-    end = ")" if accuracy is None else f"): accuracy {accuracy:.1f} % on left-out domains"
-    assert str(predictor).endswith(end)
+    assert np.mean(distances > 1) <= 0.05
+    noise = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
+    assert all(found.out_of_domain for found in predictor.stream(noise))  # type: ignore[union-attr]
 
 
 def test_repr(predictor: oodzoo.Predictor) -> None:
@@ -94,66 +54,39 @@ def test_repr(predictor: oodzoo.Predictor) -> None:
     assert repr(predictor) == f"Predictor({choice}: 3 classes from {d} features of {names})"
     shown = predictor._repr_mimebundle_()
     assert shown == {"text/plain": repr(predictor), "text/html": predictor._repr_html_()}
+    measured = oodzoo.fit({"m": rows()}, Y, DOMAINS)
+    accuracy = measured.provenance.accuracy
+    assert str(measured) == f"{measured!r}: accuracy {accuracy:.1f} % on left-out domains"
+    many = np.full(5000, 0.0001)
+    many[7] = 0.625
+    found = Prediction(3, "photos/a.jpg", "cat", many, 0.5, False)
+    assert repr(found) == "Prediction('photos/a.jpg': 'cat', 62 %)"
+    unlike = repr(Prediction(3, None, ("label",) * 99, None, 1.5, True))
+    assert unlike.startswith("Prediction(3: ('label', ")
+    assert unlike.endswith(", unlike the training samples)")
+    assert len(unlike) < 200
 
 
-def test_no_images(predictor: oodzoo.Predictor) -> None:
-    assert predictor.predict([]).tolist() == []
-    assert predictor.predict_proba([]).shape == (0, 3)
-
-
-def test_unreadable_images_are_reported(
-    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
-) -> None:
-    bad = tmp_path / "bad.png"
-    bad.write_text("no image")
-    found = list(predictor.stream([unseen[0], bad, unseen[1]]))
-    assert [type(f) is Unreadable for f in found] == [False, True, False]
-    assert found[1] == Unreadable(1, str(bad), "not an image that Pillow can identify")
-    assert found[2].position == 2
-    with pytest.raises(InputError, match=r"cannot read the image .*bad.png.*use stream"):
-        predictor.predict([unseen[0], bad])
-    assert [type(f) for f in predictor.stream([bad, bad])] == [Unreadable, Unreadable]
-
-
-def test_one_image(predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path) -> None:
-    expected = predictor.predict_proba(unseen[:1])
-    image = Image.open(unseen[0])
-    for given in (unseen[0], str(unseen[0]), image, np.asarray(image)):
-        np.testing.assert_array_equal(predictor.predict_proba(given), expected)
-    (tmp_path / "bad.png").write_text("no image")
-    for bad in (tmp_path / "bad.png", tmp_path):
-        with pytest.raises(InputError, match=r"none of the images can be read; first .*bad.png': "):
-            predictor.predict(bad)
-
-
-def test_an_unreadable_image_of_a_folder_keeps_its_place(
-    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
-) -> None:
-    for name, path in zip("ac", unseen, strict=False):
-        (tmp_path / f"{name}.png").write_bytes(path.read_bytes())
-    first, second = predictor.predict(tmp_path).tolist()
-    (tmp_path / "b.png").write_text("no image")
-    with pytest.warns(UserWarning, match=r"1 of 3 images cannot be read: .*b.png': not an image"):
-        assert predictor.predict(tmp_path).tolist() == [first, None, second]
-    with pytest.warns(UserWarning, match="cannot be read"):
-        proba = predictor.predict_proba(tmp_path)
-    assert np.isnan(proba).all(axis=1).tolist() == [False, True, False]
-    with pytest.raises(InputError, match=r"cannot read the image .*b.png.*use stream"):
-        predictor.score(tmp_path, [first, second, second])
-
-
-def test_it_is_a_classifier_for_scikit_learn(
-    predictor: oodzoo.Predictor, unseen: list[Path]
-) -> None:
-    assert is_classifier(predictor)
-    assert clone(predictor) is predictor
-    truth = _truth(unseen)
-    accuracy = predictor.score(unseen, truth)
-    assert get_scorer("accuracy")(predictor, unseen, truth) == accuracy
-    right = predictor.predict_proba(unseen)[np.arange(len(truth)), [int(t) for t in truth]]
-    loss = get_scorer("neg_log_loss")(predictor, unseen, truth)
-    np.testing.assert_allclose(loss, np.log(right).mean())
-    assert predictor.classes_.tolist() == ["0", "1", "2"]
+def test_abstention_sets_and_distances() -> None:
+    predictor = oodzoo.fit({"m": rows()}, Y, DOMAINS, choose="single")
+    X = rows(1)
+    found = list(predictor.stream({"m": X}, min_confidence=0.99, coverage=0.95))
+    sets = predictor.predict_sets({"m": X}, 0.95)
+    for at, (label, each) in enumerate(zip(predictor.predict({"m": X}), found, strict=True)):
+        assert isinstance(each, Prediction)
+        assert each.position == at
+        assert each.probabilities is not None
+        assert each.probabilities.sum() == pytest.approx(1)
+        assert each.confidence == each.probabilities.max()
+        assert each.out_of_domain == (each.distance > 1)
+        assert each.abstained == (each.confidence < 0.99)
+        assert each.label == (None if each.abstained else label)
+        assert each.set == sets[at]
+        assert each.set[0] == label
+    assert 0 < sum(each.abstained for each in found if isinstance(each, Prediction)) < 90
+    for wrong in (-0.1, 1.5, float("nan"), 80):
+        with pytest.raises(InputError, match="from 0 to 1"):
+            list(predictor.stream({"m": X}, min_confidence=wrong))
 
 
 def test_labels_must_match_the_classes_and_images(
@@ -165,8 +98,154 @@ def test_labels_must_match_the_classes_and_images(
         predictor.score(unseen[:2], ["0"])
 
 
-def test_noise_is_out_of_domain(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
-    rng = np.random.default_rng(0)
-    noise = [rng.integers(0, 256, (32, 32, 3), dtype=np.uint8) for _ in range(10)]
-    assert np.mean(predictor.domain_distance(unseen) > 1) <= 0.05
-    assert all(found.out_of_domain for found in predictor.stream(noise))  # type: ignore[union-attr]
+# --- numbers and labels --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def fitted(request: pytest.FixtureRequest) -> tuple[Kind, oodzoo.Predictor]:
+    kind: Kind = request.param
+    return kind, oodzoo.fit(*problem(kind), task=kind)
+
+
+def test_predictions_are_those_of_the_formula(fitted: tuple[Kind, oodzoo.Predictor]) -> None:
+    kind, predictor = fitted
+    features, y, _ = problem(kind)
+    given = used(predictor, features)
+    weights = predictor.provenance.pool
+    assert weights.get("noise", 0.0) < 0.7 * min(weights.get("one", 1.0), weights.get("two", 1.0))
+    X = np.hstack([x[:, predictor.columns.by_model[name]] for name, x in given.items()])
+    outputs = X @ predictor.head.weights.T + predictor.head.bias
+    found = predictor.predict(given)
+    labels = [each.label for each in predictor.stream(given) if isinstance(each, Prediction)]
+    if kind == "regression":
+        np.testing.assert_allclose(found, outputs, rtol=1e-5)
+        np.testing.assert_array_equal(labels, found)
+        assert r2_score(y, found) > 0.9
+        assert predictor.score(given, y) == pytest.approx(r2_score(y, found))
+        with pytest.raises(InputError, match="numbers, which have no probabilities"):
+            predictor.predict_proba(given)
+    else:
+        probabilities = predictor.predict_proba(given)
+        np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-outputs)), atol=1e-5)
+        np.testing.assert_array_equal(found, probabilities > 0.5)
+        assert labels == [tuple(np.array(["0", "1"])[row > 0.5]) for row in probabilities]
+        assert predictor.score(given, y) == pytest.approx(average_precision_score(y, probabilities))
+        assert (found == y).mean() > 0.9
+    with pytest.raises(InputError, match="a smallest confidence needs one class per sample"):
+        next(predictor.stream(given, min_confidence=0.5))
+
+
+def test_saved_and_exported(fitted: tuple[Kind, oodzoo.Predictor], tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    import onnxruntime
+
+    kind, predictor = fitted
+    given = used(predictor, problem(kind)[0])
+    predictor.save(tmp_path / "model")
+    again = oodzoo.load(tmp_path / "model")
+    assert (again.task, again.task.kind) == (predictor.task, kind)
+    np.testing.assert_array_equal(again.predict(given), predictor.predict(given))
+    assert json.loads((tmp_path / "model/predictor.json").read_text())["task"] == kind
+    facts = predictor.to_dict()
+    assert (facts["task"], facts["metric"]) == (kind, Task(kind).metric)
+    low, high = facts["accuracy_interval"]
+    assert low < facts["accuracy"] < high <= 100
+    assert facts["accuracy"] > 80
+    session = onnxruntime.InferenceSession(str(predictor.export(tmp_path / "head.onnx")))
+    name = "numbers" if kind == "regression" else "probabilities"
+    found = session.run([name], {k: v.astype(np.float32) for k, v in given.items()})[0]
+    expected = predictor.predict(given) if kind == "regression" else predictor.predict_proba(given)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+    assert session.get_modelmeta().custom_metadata_map["task"] == kind
+
+
+def test_large_numbers_are_exported_exactly(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    import onnxruntime
+
+    features, y, domains = problem("regression")
+    predictor = oodzoo.fit(features, y + 1.7e9, domains, choose="single")
+    X = features[predictor.models[0].name][:5]
+    session = onnxruntime.InferenceSession(str(predictor.export(tmp_path / "head.onnx")))
+    found = session.run(["numbers"], {predictor.models[0].name: X.astype(np.float32)})[0]
+    np.testing.assert_allclose(found - 1.7e9, predictor.predict(X) - 1.7e9, atol=0.01)
+
+
+@pytest.mark.parametrize("choose", ["single", "pool", "ensemble", "selection"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_way_to_combine(kind: Kind, choose: str) -> None:
+    features, y, domains = problem(kind)
+    predictor = oodzoo.fit(features, y, domains, task=kind, choose=choose)
+    given = used(predictor, features)
+    assert predictor.score(given, y) > 0.85
+    assert predictor.domain_distance(given).mean() < 1
+
+
+def test_forms_of_labels() -> None:
+    pandas = pytest.importorskip("pandas")
+    features, y, domains = problem("regression", outputs=1)
+    one = oodzoo.fit(features, y[:, 0], domains)
+    given = used(one, features)
+    assert one.predict(given).shape == (200,)
+    assert one.score(given, y[:, 0]) == one.score(given, y)
+    assert one.classes_.tolist() == ["y"]
+    assert "1 number from" in repr(one)
+    for kind in KINDS:
+        features, y, domains = problem(kind)
+        frame = pandas.DataFrame(y, columns=["cat", "dog"])
+        predictor = oodzoo.fit(features, frame, domains, task=kind, choose="single")
+        given = used(predictor, features)
+        right = predictor.score(given, frame)
+        assert predictor.score(given, frame[["dog", "cat"]]) == right > 0.85
+        with pytest.raises(InputError, match="columns of the labels are 'dog', 'fox'; the predic"):
+            predictor.score(given, frame.rename(columns={"cat": "fox"})[["dog", "fox"]])
+    lists = [np.array(["cat", "dog"])[row.astype(bool)].tolist() for row in y]
+    predictor = oodzoo.fit(features, lists, domains, choose="single")
+    assert predictor.classes_.tolist() == ["cat", "dog"]
+    assert predictor.score(given, lists) == predictor.score(given, y)
+    alone = {name: x[y[:, 1] == 0] for name, x in given.items()}  # one of the labels only
+    assert predictor.score(alone, [each for each in lists if "dog" not in each]) > 0.8
+    with pytest.raises(InputError, match="does not know the label 'fox'; it has 'cat', 'dog'"):
+        predictor.score(given, [["fox"], *lists[1:]])
+
+
+def test_what_is_refused() -> None:
+    features, y, domains = problem("regression")
+    target = {name: np.ones((30, X.shape[1])) for name, X in features.items()}
+    with pytest.raises(InputError, match="images of the target are used for classes only"):
+        oodzoo.fit(features, y, domains, target=target, choose="pool")
+    predictor = oodzoo.fit(features, y, domains, choose="single")
+    given = used(predictor, features)
+    with pytest.raises(InputError, match="cannot adapt"):
+        predictor.adapted(given)
+    with pytest.raises(InputError, match="200 samples and 199 labels"):
+        predictor.score(given, y[:199])
+    with pytest.raises(InputError, match="predicts 2 numbers per sample, the labels have 1"):
+        predictor.score(given, y[:, :1])
+    for labels, task, says in (
+        (np.full(200, 2.5), "regression", "y is constant: 2.5"),
+        (np.r_[np.nan, np.arange(199) + 0.5], None, "y has no value in row 0"),
+        (["a", *range(199)], None, "y mixes strings and numbers"),
+        (np.arange(200), None, "could be classes or numbers to predict; say which with --task"),
+    ):
+        with pytest.raises(InputError, match=says):
+            oodzoo.fit(features, labels, domains, task=task)
+
+
+@pytest.mark.parametrize("kind", ["classification", *KINDS])
+def test_an_unreadable_image_of_a_folder_has_no_prediction(
+    folder: Path, unseen: list[Path], tmp_path: Path, kind: Kind
+) -> None:
+    predictor: Any = oodzoo.load(folder, device="cpu")
+    predictor = changed(predictor, head=predictor.head.__class__(
+        predictor.head.weights, predictor.head.bias, predictor.head.C, kind
+    ))  # fmt: skip
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a.png").write_bytes(unseen[0].read_bytes())
+    (tmp_path / "new" / "b.png").write_text("no image")
+    with pytest.warns(UserWarning, match="1 of 2 images cannot be read"):
+        first, second = predictor.predict(tmp_path / "new").tolist()
+    assert first == predictor.predict(unseen[:1]).tolist()[0]
+    assert second is None if kind == "classification" else np.isnan(second).all()
+    with pytest.warns(UserWarning, match="1 of 2 images cannot be read"):
+        assert np.isnan(predictor.domain_distance(tmp_path / "new")[1])

@@ -51,12 +51,6 @@ def place(request: pytest.FixtureRequest) -> str:
     return found
 
 
-@pytest.fixture(scope="session")
-def other(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
-    """Another predictor, with one model."""
-    return oodzoo.fit(store, models=["mlp_glyphs_augmented"])
-
-
 def paths(url: str) -> list[str]:
     return [file.url.removeprefix(f"{url}/") for file in list_files(Url(url))]
 
@@ -65,38 +59,52 @@ def models(url: str) -> list[str]:
     return [model.name for model in oodzoo.load(url, device="cpu").models]
 
 
+def card(url: str) -> str:
+    (file,) = (file for file in list_files(Url(url)) if file.url == f"{url}/README.md")
+    return read_file(file).decode()
+
+
 def upload(folder: Path, url: str) -> None:
     for file in folder.rglob("*"):
         if file.is_file():
             write_file(Url(url) / file.relative_to(folder).as_posix(), file.read_bytes())
 
 
-def test_a_predictor_is_saved_and_loaded(
-    predictor: oodzoo.Predictor, place: str, unseen: list[Path]
+@pytest.mark.usefixtures("one_request")
+def test_files_are_written_and_fetched_once_and_in_order(
+    predictor: oodzoo.Predictor, s3: Bucket, cache: Path
 ) -> None:
-    assert predictor.save(place) == Url(place)
-    loaded = oodzoo.load(f"{place}/", device="cpu")
-    np.testing.assert_array_equal(loaded.predict_proba(unseen), predictor.predict_proba(unseen))
-    assert loaded.provenance == predictor.provenance
+    url = f"{s3.url}/model"
+    assert predictor.save(url) == Url(url)
+    written = [request.line.rpartition("/")[2] for request in s3.proxy.asked("^PUT")]
+    assert len(written) == len(s3.keys()) == 6
+    assert written[-2:] == ["predictor.json", "README.md"]  # the document names the others
+    s3.proxy.forget()
+    for _ in range(2):
+        oodzoo.load(url)
+        assert len(s3.proxy.asked("^GET")) == 5
+    for file in (cache / "objects").rglob("*.safetensors"):  # a damaged one is fetched again
+        content = file.read_bytes()
+        file.unlink()  # it is linked
+        file.write_bytes(bytes(len(content)))
+    assert oodzoo.load(url).provenance == predictor.provenance
+
+
+def test_a_predictor_is_saved_and_loaded(
+    predictor: oodzoo.Predictor, place: str, unseen: list[Path], cache: Path
+) -> None:
+    predictor.save(place)
     names = paths(place)
     assert names[:2] == ["README.md", "predictor.json"]
     assert {name.partition("/")[0].partition("-")[0] for name in names[2:]} == {"version"}
-
-
-def test_files_are_written_before_the_document_that_names_them(
-    predictor: oodzoo.Predictor, s3: Bucket
-) -> None:
-    predictor.save(f"{s3.url}/model")
-    written = [request.line.rpartition("/")[2] for request in s3.proxy.asked("^PUT")]
-    assert len(written) == len(s3.keys()) == 6
-    assert written[-2:] == ["predictor.json", "README.md"]
-
-
-def test_a_folder_that_was_copied_to_a_url(saved: Path, in_memory: str, unseen: list[Path]) -> None:
-    upload(saved, in_memory)
-    expected = oodzoo.load(saved, device="cpu").predict_proba(unseen[:3])
-    loaded = oodzoo.load(in_memory, device="cpu")
-    np.testing.assert_array_equal(loaded.predict_proba(unseen[:3]), expected)
+    loaded = oodzoo.load(f"{place}/", device="cpu")
+    shutil.rmtree(cache / "objects")  # the cache may lose its files
+    expected = predictor.predict_proba(unseen)
+    np.testing.assert_array_equal(loaded.predict_proba(unseen), expected)
+    assert loaded.provenance == predictor.provenance
+    assert loaded.save(place) == Url(place)  # where its models come from
+    again = oodzoo.load(place, device="cpu")
+    np.testing.assert_array_equal(again.predict_proba(unseen), expected)
 
 
 def test_a_predictor_that_was_copied_from_a_url(
@@ -115,49 +123,17 @@ def test_a_predictor_that_was_copied_from_a_url(
     assert len(list(folder.glob("version-*"))) == 1
 
 
-def test_it_is_fetched_once(predictor: oodzoo.Predictor, s3: Bucket) -> None:
-    url = f"{s3.url}/model"
-    predictor.save(url)
-    s3.proxy.forget()
-    oodzoo.load(url)
-    assert len(s3.proxy.asked("^GET")) == 5
-    oodzoo.load(url)
-    assert len(s3.proxy.asked("^GET")) == 5
-
-
-def test_the_cache_may_lose_its_files(
-    predictor: oodzoo.Predictor, in_memory: str, unseen: list[Path], cache: Path
-) -> None:
-    predictor.save(in_memory)
-    loaded = oodzoo.load(in_memory, device="cpu")
-    shutil.rmtree(cache / "objects")
-    expected = predictor.predict_proba(unseen[:2])
-    np.testing.assert_array_equal(loaded.predict_proba(unseen[:2]), expected)
-    assert loaded.save(in_memory) == Url(in_memory)  # where its models come from
-    again = oodzoo.load(in_memory, device="cpu")
-    np.testing.assert_array_equal(again.predict_proba(unseen[:2]), expected)
-
-
-def test_a_damaged_file_of_the_cache_is_fetched_again(
-    predictor: oodzoo.Predictor, in_memory: str, cache: Path
-) -> None:
-    predictor.save(in_memory)
-    oodzoo.load(in_memory)
-    for file in (cache / "objects").rglob("*.safetensors"):
-        content = file.read_bytes()
-        file.unlink()  # it is linked
-        file.write_bytes(bytes(len(content)))
-    assert oodzoo.load(in_memory).provenance == predictor.provenance
-
-
-@pytest.mark.parametrize("copied", [False, True])
+@pytest.mark.parametrize("is_copied", [False, True])
 def test_a_predictor_is_replaced(
-    predictor: oodzoo.Predictor, other: oodzoo.Predictor, saved: Path, place: str, copied: bool
+    predictor: oodzoo.Predictor, other: oodzoo.Predictor, saved: Path, place: str, is_copied: bool
 ) -> None:
-    if copied:
+    """Also one whose folder was copied there; a card that was edited is kept."""
+    if is_copied:
         upload(saved, place)
+        assert models(place) == [model.name for model in predictor.models]
     else:
         predictor.save(place)
+        assert card(place) == model_card(predictor._parts(), place)
     write_file(Url(place) / "notes.txt", b"mine")
     before = set(paths(place)) - {"predictor.json", "README.md", "notes.txt"}
     other.save(place)
@@ -166,25 +142,11 @@ def test_a_predictor_is_replaced(
     assert not before & after
     assert len(after) == 6
     assert "notes.txt" in after
-
-
-def test_the_model_card_is_replaced_unless_it_was_edited(
-    predictor: oodzoo.Predictor, other: oodzoo.Predictor, place: str
-) -> None:
-    card = Url(place) / "README.md"
-
-    def text() -> str:
-        (file,) = (f for f in list_files(Url(place)) if f.url == str(card))
-        return read_file(file).decode()
-
-    predictor.save(place)
-    assert text() == model_card(predictor._parts(), place)
-    other.save(place)
-    assert text() == model_card(other._parts(), place)
-    write_file(card, b"mine")
+    assert card(place) == model_card(other._parts(), place)
+    write_file(Url(place) / "README.md", b"mine")
     with pytest.warns(UserWarning, match=rf"'{place}/README.md' was edited.* and is kept"):
         predictor.save(place)
-    assert text() == "mine"
+    assert card(place) == "mine"
 
 
 @pytest.mark.parametrize("fault", ["gaussian", "onnx", "predictor.json"])
@@ -271,42 +233,32 @@ def test_a_predictor_that_is_replaced_while_it_is_read(
 
 def test_something_else_is_refused(predictor: oodzoo.Predictor, place: str) -> None:
     url = Url(place)
+    with pytest.raises(InputError, match=rf"^'{place}' is not a predictor: it has no predictor.j"):
+        oodzoo.load(place)
     refused = rf"^'{place}' exists and is not a predictor; choose another URL$"
-    for name, content in [
-        ("mine.txt", b"mine"),
-        ("predictor.json", b"{}"),
-        ("predictor.json", b"{"),
-        ("predictor.json", b'{"kind": "oodzoo predictor"}'),
+    document = b'{"kind": "oodzoo predictor"%s}'
+    for name, content, words in [
+        ("mine.txt", b"mine", "it has no predictor.json"),
+        ("predictor.json", b"{}", "its predictor.json was not written by oodzoo"),
+        ("predictor.json", b"{", "is damaged: .*; fit again"),
+        ("predictor.json", document % b"", "is damaged: .*files"),
     ]:
         write_file(url / name, content)
         with pytest.raises(InputError, match=refused):
             predictor.save(place)
+        with pytest.raises(InputError, match=rf"'{place}.*'.* {words}") as error:
+            oodzoo.load(place)
+        assert "object-cache" not in str(error.value)
         assert paths(place) == [name]
         remove_files([url / name])
+    write_file(url / "predictor.json", document % b', "files": {}, "models": []')
+    with pytest.raises(InputError, match="does not match its checksum"):
+        oodzoo.load(place)
+    remove_files([url / "predictor.json"])
     write_file(url, b"mine")
     with pytest.raises(InputError, match=refused):
         predictor.save(place)
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"{}", "is not a predictor: its predictor.json was not written by oodzoo"),
-        (b"{", "is damaged: .*; fit again"),
-        (b'{"kind": "oodzoo predictor"}', "is damaged: .*files"),
-        (b'{"kind": "oodzoo predictor", "files": {}, "models": []}', "does not match its checksum"),
-    ],
-)
-def test_what_is_not_a_predictor(in_memory: str, content: bytes, words: str) -> None:
-    write_file(Url(in_memory) / "predictor.json", content)
-    with pytest.raises(InputError, match=rf"'{in_memory}.*'.* {words}") as error:
-        oodzoo.load(in_memory)
-    assert "object-cache" not in str(error.value)
-
-
-def test_nothing_is_there(predictor: oodzoo.Predictor, place: str) -> None:
-    with pytest.raises(InputError, match=rf"^'{place}' is not a predictor: it has no predictor.j"):
-        oodzoo.load(place)
+    remove_files([url])
     predictor.save(f"{place}/model")
     with pytest.raises(InputError, match=rf"; did you mean '{place}/model'\?$"):
         oodzoo.load(place)
@@ -341,23 +293,6 @@ def test_a_file_outside_the_predictor(
     with pytest.raises(InputError, match="which is not inside its folder; fit again"):
         oodzoo.load(in_memory)
     assert not list(cache.rglob("evil"))
-
-
-def test_a_bucket_that_does_not_exist(predictor: oodzoo.Predictor, s3: Bucket) -> None:
-    assert s3.keys() == []
-    for action in (predictor.save, oodzoo.load):
-        with pytest.raises(InputError, match="the bucket does not exist; check its name"):
-            action("s3://no-such-bucket/model")
-
-
-def test_a_path_that_was_a_url_is_refused(
-    predictor: oodzoo.Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for action in (predictor.save, oodzoo.load):
-        with pytest.raises(InputError, match="it needs two slashes"):
-            action(Path("s3://bucket/model"))
-    assert not Path("s3:").exists()
 
 
 def test_a_file_url_is_a_folder(predictor: oodzoo.Predictor, tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from tests.killing import Children, children, needs_fork
 import oodzoo
 from oodzoo._io import remove_stale, temporary_name
 from oodzoo.cli import main
-from oodzoo.predictor.temporaries import new_folder, replacing_text
+from oodzoo.cli.predict import _replacing
+from oodzoo.predictor.temporaries import new_folder
 
 Process = Callable[..., subprocess.Popen[str]]
 
@@ -40,13 +41,6 @@ def command(*arguments: str) -> None:
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
-
-
-@pytest.fixture
-def other(store: oodzoo.FeatureStore, tmp_path: Path) -> Path:
-    """Another predictor, with a single model."""
-    fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"])
-    return fitted.save(tmp_path / "other")
 
 
 def content(folder: Path) -> set[str]:
@@ -75,11 +69,12 @@ def test_a_new_predictor_is_complete_or_missing(
 
 @needs_fork
 def test_a_replaced_predictor_is_the_old_or_the_new_one(
-    saved: Path, other: Path, kill: Children, tmp_path: Path
+    saved: Path, other: oodzoo.Predictor, kill: Children, tmp_path: Path
 ) -> None:
     """Twice: the files of the first predictor are in its folder, those of the second below it."""
-    start, old, new = other, models(other), models(saved)
-    for source in (saved, other):
+    start = single = other.save(tmp_path / "other")
+    old, new = models(single), models(saved)
+    for source in (saved, single):
         moment, seen = 1, []
         while True:
             folder = shutil.copytree(start, tmp_path / f"{source.name}{moment}" / "model")
@@ -100,47 +95,36 @@ def test_a_replaced_predictor_is_the_old_or_the_new_one(
 
 
 @needs_fork
-def test_an_exported_file_is_the_old_or_the_new_one(
-    saved: Path, kill: Children, tmp_path: Path
+@pytest.mark.parametrize("kind", ["exported", "predicted"])
+def test_a_file_is_the_old_or_the_new_one(
+    saved: Path, unseen: list[Path], kill: Children, tmp_path: Path, kind: str
 ) -> None:
-    pytest.importorskip("onnx", reason='merging graphs needs onnx: pip install "oodzoo[onnx]"')
-    file = tmp_path / "out" / "model.onnx"
+    file = tmp_path / "out" / ("model.onnx" if kind == "exported" else "labels.csv")
     file.parent.mkdir()
-    expected = oodzoo.load(saved).export(tmp_path / "expected.onnx").read_bytes()
+    arguments: list[str | Path] = ["predict", saved, *unseen[:3], "--out", file]
+    if kind == "exported":
+        pytest.importorskip("onnx", reason='merging graphs needs onnx: pip install "oodzoo[onnx]"')
+        arguments = ["export", saved, file]
     moment = 1
     while True:
         file.write_bytes(b"old")
-        if not kill.killed(moment, COMMAND, "export", saved, file):
+        if not kill.killed(moment, COMMAND, *arguments):
             break
         assert file.read_bytes() == b"old", moment
         moment += 1
-    assert file.read_bytes() == expected
-    assert [path.name for path in file.parent.iterdir()] == ["model.onnx"]
-    assert moment > 2
-
-
-@needs_fork
-def test_predictions_are_the_old_or_the_new_ones(
-    saved: Path, unseen: list[Path], kill: Children, tmp_path: Path
-) -> None:
-    file = tmp_path / "out" / "labels.csv"
-    file.parent.mkdir()
-    moment = 1
-    while True:
-        file.write_text("old")
-        if not kill.killed(moment, COMMAND, "predict", saved, *unseen[:3], "--out", file):
-            break
-        assert file.read_text() == "old", moment
-        moment += 1
-    assert len(file.read_text().splitlines()) == 4
-    assert [path.name for path in file.parent.iterdir()] == ["labels.csv"]
+    if kind == "exported":
+        expected = oodzoo.load(saved).export(tmp_path / "expected.onnx")
+        assert file.read_bytes() == expected.read_bytes()
+    else:
+        assert len(file.read_text().splitlines()) == 4
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
     assert moment > 2
 
 
 def test_two_writers_of_one_file(tmp_path: Path) -> None:
-    with replacing_text(tmp_path / "file") as first:
+    with _replacing(tmp_path / "file") as first:
         first.write("first, ")
-        with replacing_text(tmp_path / "file") as second:
+        with _replacing(tmp_path / "file") as second:
             second.write("second")
         assert (tmp_path / "file").read_text() == "second"
         first.write("complete")
@@ -150,18 +134,15 @@ def test_two_writers_of_one_file(tmp_path: Path) -> None:
 
 def test_an_error_leaves_the_old_file_and_no_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
-    with pytest.raises(KeyboardInterrupt), replacing_text(tmp_path / "file"):
+    with pytest.raises(KeyboardInterrupt), _replacing(tmp_path / "file"):
         raise KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "folder"):
         raise KeyboardInterrupt
     assert (tmp_path / "file").read_text() == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_a_folder_that_is_filled_meanwhile_is_kept(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="not empty"), new_folder(tmp_path / "folder"):
         (tmp_path / "folder" / "mine").mkdir(parents=True)
-    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "mine"]
+    assert {path.name for path in tmp_path.rglob("*")} == {"file", "folder", "mine"}
 
 
 def test_only_what_killed_runs_left_is_removed(process: Process, tmp_path: Path) -> None:

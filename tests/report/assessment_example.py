@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from oodzoo.assessment.intervals import metric_interval
-from oodzoo.assessment.promise import Promise
-from oodzoo.assessment.result import Missed, OutOfDomain, Part, TestResult
+from oodzoo.assessment.result import Missed, OutOfDomain, Part, Promise, TestResult
+from oodzoo.assessment.testing import metric_interval
 from oodzoo.data.files import EmbeddedFile, ImageFile
 from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.diagnostics.labels import diagnose_labels

@@ -8,7 +8,7 @@ from PIL import Image
 from tests.report.reader import Reader
 
 from oodzoo.data.files import LocalFile, StoredFile
-from oodzoo.diagnostics.mistakes import Mistake
+from oodzoo.diagnostics.classes import Mistake
 from oodzoo.report.blocks import Headline, Section
 from oodzoo.report.mistakes import mistakes_gallery
 from oodzoo.report.rendering import render

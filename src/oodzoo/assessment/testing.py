@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -9,18 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.assessment.intervals import metric_interval
-from oodzoo.assessment.promise import promise_of
-from oodzoo.assessment.result import Missed, OutOfDomain, Part, TestResult
-from oodzoo.assessment.samples import DataOptions, LabelledSamples, open_samples
-from oodzoo.assessment.truth import Truth, truth_of
+from oodzoo.assessment.result import Missed, OutOfDomain, Part, TestResult, promise_of
+from oodzoo.assessment.samples import DataOptions, LabelledSamples, Truth, open_samples, truth_of
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.diagnostics.labels import diagnose_labels
 from oodzoo.diagnostics.numbers import diagnose_numbers
 from oodzoo.errors import InputError
 from oodzoo.events import Listeners, Stage
-from oodzoo.metrics import metric, second_metric
+from oodzoo.metrics import contributions, metric, second_metric
 from oodzoo.predictor import Prediction, Predictor, Unreadable, load
 from oodzoo.task import Kind
 
@@ -266,3 +264,61 @@ def _metrics(result: TestResult) -> dict[str, float]:
         f"{result.metric}_by_domain/{d}": result.value_of(p) for d, p in result.domains.items()
     }
     return found
+
+
+Z = 1.6448536269514722
+"""The 95 % quantile of the normal distribution."""
+
+
+def wilson(correct: int, n: int) -> tuple[float, float]:
+    r"""Compute the 90 % interval of an accuracy, as fractions.
+
+    For an accuracy p of n images, the interval of Wilson (1927), which is never empty and stays
+    within 0 and 1, with the quantile z of the normal distribution:
+
+    .. math:: \frac{p + \frac{z^2}{2n} \pm z\sqrt{\frac{p(1-p)}{n} + \frac{z^2}{4n^2}}}{1 + z^2/n}.
+
+    Examples
+    --------
+    >>> [round(end, 3) for end in wilson(9, 10)]
+    [0.652, 0.977]
+    >>> [round(end, 3) for end in wilson(10, 10)]
+    [0.787, 1.0]
+    """
+    p = correct / n
+    middle = p + Z**2 / (2 * n)
+    margin = Z * math.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
+    low, high = (middle - margin) / (1 + Z**2 / n), (middle + margin) / (1 + Z**2 / n)
+    # exactly 0 or 1 without rounding
+    return (0.0 if correct == 0 else low), (1.0 if correct == n else high)
+
+
+def metric_interval(
+    kind: Kind, predicted: NDArray[Any], labels: NDArray[Any]
+) -> tuple[float, float] | None:
+    """Compute the 90 % interval of the main metric, in percent: what other images would give.
+
+    They are of the same domains: it says nothing about new domains. That of an accuracy is
+    :func:`wilson`; for other metrics, it is their value ± z standard errors of the mean of the
+    contributions of the images (:mod:`oodzoo.metrics`). It is None if all contribute the same, as
+    for one image, labels that do not vary, or predictions without any error: a standard error of
+    zero would make the interval a point, however few samples there are.
+
+    Parameters
+    ----------
+    kind : {"classification", "regression", "multilabel"}
+    predicted, labels : array
+        As in :func:`oodzoo.metrics.contributions`.
+    """
+    values, n = contributions(kind, predicted, labels), len(labels)
+    if kind == "classification":
+        low, high = wilson(int(values.sum()), n)
+    elif np.ptp(values) <= 1e-12:
+        return None
+    else:
+        mean = float(values.mean())
+        error = float(np.std(values, ddof=1)) / math.sqrt(n)
+        low, high = mean - Z * error, min(mean + Z * error, 1.0)
+        if kind == "multilabel":
+            low = max(low, 0.0)
+    return 100 * low, 100 * high

@@ -77,15 +77,9 @@ def fit(
     licence: LicenceOption = None,
     method: MethodOption = "consistent",
     threshold: ThresholdOption = None,
-    select: Annotated[
-        bool | None, typer.Option(help="Deprecated: use --choose.", hidden=True)
-    ] = None,
     zoo: Annotated[
         str | None,
-        typer.Option(
-            help="New location of the models, if they moved. Required for stores written by "
-            f"version 0.1. {ZOO_HELP}"
-        ),
+        typer.Option(help=f"New location of the models, if they moved. {ZOO_HELP}"),
     ] = None,
     device: ComputeDevicesOption = "cpu",
     engine: EngineOption = "local",
@@ -117,8 +111,6 @@ def fit(
         "threshold": threshold,
     }
     if decided is not None:
-        if select is not None:
-            raise InputError("--from says what to fit; leave out --select and --no-select")
         asked = _decided(decided, opened, asked)
     named = models is not None and choose in (None, "ensemble") and top_k is None
     if target is not None and named:
@@ -126,9 +118,6 @@ def fit(
             "--target is only used to rank the models and to fit a pool; leave it out with "
             "--models, or add --choose pool"
         )
-    if select is not None:
-        terminal.warn("--select and --no-select are deprecated; use --choose and --method")
-        asked |= {"choose": "selection", "method": "paper"} if select else {"choose": "ensemble"}
     if models is None:
         warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
     others = listeners(log_file, mlflow, tensorboard)

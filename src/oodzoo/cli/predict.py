@@ -6,6 +6,7 @@ import json as json_text
 import os
 import stat
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
@@ -18,14 +19,19 @@ from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import DeviceOption, PredictorArgument
 from oodzoo.cli.predict_inputs import Batch, Inputs, together
-from oodzoo.cli.predict_summary import Summary, sets_document, sorted_text
 from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Output, Terminal
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Prediction, Predictor
+    from oodzoo.predictor.left_out import LeftOut
     from oodzoo.predictor.prediction_sets import SetLevel
     from oodzoo.predictor.sorting import Sorter
+
+
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "json"}
+_MOST = 5
+"""Classes that are named."""
 
 
 @command(
@@ -107,7 +113,6 @@ def predict(
         int | None,
         typer.Option(help="Images in one forward pass; chosen for the device if not given."),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", hidden=True)] = None,
 ) -> None:
     """Predict images, texts or features, and warn about those unlike the training samples."""
     from oodzoo.errors import InputError
@@ -117,11 +122,6 @@ def predict(
     from oodzoo.predictor.prediction_sets import sets_text
     from oodzoo.predictor.sorting import Sorter
 
-    if output is not None:
-        if out is not None:
-            raise InputError("--output is the old name of --out; give --out only")
-        terminal.warn("--output is now called --out; the old name will be removed")
-        out = output
     form = _format(format, out, terminal)
     if link is not None and sort_into is None:
         raise InputError(f"--link {link} is for --sort-into; leave it out")
@@ -387,7 +387,6 @@ def _goes_to_a_file() -> bool:
 def _opened(output: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that gets its name when it is complete."""
     from oodzoo._io import explaining_disk_errors
-    from oodzoo.predictor.temporaries import replacing_text
 
     if output is None:
         yield sys.stdout
@@ -396,8 +395,108 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         with explaining_disk_errors(output), output.open("w", encoding="utf-8") as stream:
             yield stream
         return
-    with replacing_text(output) as stream:
+    with _replacing(output) as stream:
         yield stream
 
 
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "json"}
+@contextmanager
+def _replacing(path: Path) -> Iterator[TextIO]:
+    """Open a file that gets its name at the end of the block, if that is reached.
+
+    Of several processes that write the same path, the last one to end wins, with a complete file.
+    """
+    from oodzoo._io import explaining_disk_errors, remove_stale, temporary_name
+
+    with explaining_disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        remove_stale(path.parent)
+        temporary = path.parent / temporary_name()
+        try:
+            with temporary.open("x", encoding="utf-8", errors="backslashreplace") as stream:
+                yield stream
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(path)
+        except BaseException:  # also KeyboardInterrupt
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+# --- what is said at the end --------------------------------------------------------------------
+
+
+class Summary:
+    """Counts of predictions."""
+
+    def __init__(self, noun: str) -> None:
+        self.noun = noun
+        self.n = self.far = self.abstained = self.members = 0
+        self._labels: Counter[str] = Counter()
+
+    def add(self, found: Prediction) -> None:
+        """Count a prediction."""
+        self.n += 1
+        self.far += found.out_of_domain
+        self.abstained += found.abstained
+        self.members += len(found.set or ())
+        labels = found.label if isinstance(found.label, tuple) else (found.label,)
+        if found.probabilities is not None and not found.abstained:
+            self._labels.update(map(str, labels))
+
+    def text(self) -> str:
+        """Number of samples, and of those of the most frequent classes."""
+        ranked = self._labels.most_common()
+        named = ", ".join(f"{label} ({n:,})" for label, n in ranked[:_MOST])
+        if others := ranked[_MOST:]:
+            n = sum(each for _, each in others)
+            named += f" and {count(len(others), 'other class', 'other classes')} ({n:,})"
+        return count(self.n, self.noun) + (f": {named}" if named else "")
+
+    def far_text(self) -> str:
+        """Samples unlike the training samples."""
+        return (
+            f"{self.far} of {count(self.n, self.noun)} {'is' if self.far == 1 else 'are'} unlike "
+            f"the training {self.noun}s (distance above 1); their predictions are unreliable"
+        )
+
+    def abstained_text(self, confidence: float, left_out: LeftOut | None, but: str = "") -> str:
+        """Samples without a label, and the accuracy of the others on left-out domains.
+
+        `but` is added to what was measured.
+        """
+        have = "has" if self.abstained == 1 else "have"
+        text = (
+            f"{self.abstained:,} of {count(self.n, self.noun)} {have} no label: confidence below "
+            f"{confidence:g}"
+        )
+        if left_out is None or not left_out.confidence:
+            return f"{text}; what others gain was not measured for this predictor, fit again for it"
+        point = left_out.at_confidence(confidence)
+        at = f" at {point.confidence:g}" if point.confidence != confidence else ""
+        if point.accuracy is None or point.worst is None:
+            return f"{text}; on left-out domains, no {self.noun} had this confidence"
+        return (
+            f"{text}; on left-out domains{at}, {point.accuracy:.1f} % of the others were right "
+            f"(worst domain {point.worst:.1f} %), and {100 - point.kept:.0f} % had no label"
+            f"{but}"
+        )
+
+
+def sets_document(chosen: SetLevel) -> dict[str, Any]:
+    """The same, for JSON."""
+    domain, worst = chosen.worst
+    return {
+        "level": chosen.level,
+        "average": chosen.average,
+        "worst": worst,
+        "worst_domain": domain,
+        "size": chosen.size,
+        "thresholds": list(chosen.thresholds),
+    }
+
+
+def sorted_text(sorter: Sorter) -> str:
+    """Where images were sorted into."""
+    n = sum(sorter.counts.values())
+    left = f"; {sorter.left:,} of them were there already" if sorter.left else ""
+    return f"sorted {count(n, 'image')} into {str(sorter.folder)!r}{left}"

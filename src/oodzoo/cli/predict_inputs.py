@@ -305,7 +305,7 @@ def _read_features(predictor: Predictor, given: Sequence[str]) -> Batch:
     """Features by model, and a name of each row: its path, or its number."""
     from oodzoo.errors import InputError
     from oodzoo.features.feature_files import read_feature_files
-    from oodzoo.predictor.arrays import checked_features
+    from oodzoo.predictor.inputs import checked_features
 
     read = read_feature_files([Path(each) for each in given])
     features: Any = read.features

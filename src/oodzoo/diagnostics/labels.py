@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import structured
-from oodzoo.diagnostics.mistakes import MOST
+from oodzoo.diagnostics.classes import MOST
 from oodzoo.metrics import metric, second_metric
 
 Floats = NDArray[np.float64]

@@ -1,8 +1,8 @@
-"""The model card of a predictor: README.md in its folder, in the format of the Hugging Face Hub.
+"""The model card of a predictor, README.md in its folder, and its table in notebooks.
 
-It is informational: a predictor without it is complete, and nothing is read from it. Its last line
-has the SHA-256 of the lines before it, so a card that somebody has edited is recognised; saving
-another predictor in the folder keeps it.
+The card has the format of the Hugging Face Hub. It is informational: a predictor without it is
+complete, and nothing is read from it. Its last line has the SHA-256 of the lines before it, so a
+card that somebody has edited is recognised; saving another predictor in the folder keeps it.
 """
 
 from __future__ import annotations
@@ -14,19 +14,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import oodzoo
-from oodzoo._text import count, file_size, typed
+from oodzoo._html import html_table
+from oodzoo._numbers import number, significant, span
+from oodzoo._text import count, file_size, some_of, typed
 from oodzoo.combination.verdict import shown_choice
-from oodzoo.predictor.card_left_out import left_out_text
 from oodzoo.predictor.card_metadata import card_metadata, licences, modality, plain, title
-from oodzoo.predictor.feature_models import FeatureModel
-from oodzoo.predictor.left_out import LeftOut
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.left_out import LeftOut, caveat
+from oodzoo.predictor.models import FeatureModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.prediction_sets import sets_text
 from oodzoo.task import Task
 from oodzoo.task.words import WORDS
 from oodzoo.zoo.spec import local_path
 
 CARD = "README.md"
+_CONFIDENCES = (0.0, 0.5, 0.7, 0.9)
+"""Where the curve of accuracy and abstention is shown."""
 _MOST = 100
 """Classes, domains or ranked models to list."""
 _SEAL = re.compile(r"<!-- oodzoo model card ([0-9a-f]{64}) -->\n")
@@ -61,7 +64,7 @@ def model_card(parts: PredictorParts, location: str = "model/") -> str:
         What the examples load.
     """
     tuning, measured = parts.provenance.tuning, parts.left_out
-    sets = [] if measured is None or not measured.sets else [_sets(parts, measured)]
+    sets = [] if measured is None or not measured.sets else [_sets(measured, _noun(parts))]
     sections = [
         f"---\n{card_metadata(parts)}\n---",
         f"# {_escaped(title(parts))}",
@@ -273,8 +276,36 @@ def _measured(parts: PredictorParts) -> str:
     return f"{text}\n\n{table}"
 
 
-def _sets(parts: PredictorParts, left_out: LeftOut) -> str:
-    return left_out_text(left_out, _noun(parts), _code, _table)
+def _sets(left_out: LeftOut, noun: str) -> str:
+    """What was measured about prediction sets and confidence on left-out domains."""
+    numbers = not left_out.confidence
+    what = "intervals contain the true number" if numbers else "sets contain the right class"
+    first = (
+        f"`predictor.predict_sets({noun}s, coverage=0.9)`: {what} for this share of the {noun}s, "
+        "on average over left-out domains. Each domain was predicted by heads trained without it, "
+        "and measured with the threshold of the other domains; a single model, the models of an "
+        "ensemble, and features selected by the paper's method were chosen on all domains. On a "
+        "domain that differs more, the share can be lower."
+    )
+    header = ["coverage", "measured, mean", "worst domain", "half-width" if numbers else "classes"]
+    rows = []
+    for each in left_out.sets:
+        domain, worst = each.worst
+        widths = ", ".join(f"± {half:.4g}" for half in each.thresholds)
+        size = widths if each.size is None else f"{each.size:.1f}"
+        mean, lowest = f"{each.average:.1f} %", f"{worst:.1f} % ({_code(domain)})"
+        rows.append([f"{100 * each.level:g} %", mean, lowest, size])
+    text = f"{first}\n\n{_table(header, rows)}"
+    if numbers:
+        return text
+    points = [point for point in left_out.confidence if point.confidence in _CONFIDENCES]
+    curve = [
+        [f"{point.confidence:g}" if point.confidence else "any", f"{point.kept:.0f} %"]
+        + ["-" if value is None else f"{value:.1f} %" for value in (point.accuracy, point.worst)]
+        for point in points
+    ]
+    kept = _table([f"{noun}s of this confidence", "share", "accuracy", "worst domain"], curve)
+    return f"{text}\n\nThe confidence is the probability of the predicted class.\n\n{kept}"
 
 
 def _limits(parts: PredictorParts) -> str:
@@ -346,3 +377,67 @@ def _enumerated(values: Sequence[Any]) -> str:
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+# --- HTML --------------------------------------------------------------------------------------
+
+
+def predictor_as_html(parts: PredictorParts) -> str:
+    """Return a table of the models, with what was measured about their combination."""
+    facts = parts.to_dict()
+    rows = [
+        [
+            model["name"],
+            "" if model["weight"] is None or len(parts.models) == 1 else number(model["weight"], 2),
+            f"{model['kept']:,} of {model['features']:,}",
+            "" if model["parameters"] is None else number(model["parameters"]),
+            "" if model["milliseconds"] is None else significant(model["milliseconds"]),
+            model["licence"] or "",
+        ]
+        for model in facts["models"]
+    ]
+    columns = ["model", "weight", "features", "parameters", "ms / image", "licence"]
+    shown = [at for at, _ in enumerate(columns) if any(row[at] for row in rows)]
+    choice = shown_choice(parts.provenance.choice, parts.models)
+    outputs = Task(parts.head.kind).count_outputs(len(parts.classes))
+    models = count(len(rows), "model")
+    return html_table(
+        [columns[at] for at in shown],
+        [[row[at] for at in shown] for row in rows],
+        caption=f"Predictor ({choice}): {outputs} from {models}",
+        notes=[*_accuracy_notes(parts), *_sets_notes(parts), _trained_note(parts)],
+        left=("licence",),
+    )
+
+
+def _accuracy_notes(parts: PredictorParts) -> list[str]:
+    provenance = parts.provenance
+    if provenance.accuracy is None:
+        return []
+    interval = provenance.accuracy_interval
+    between = "" if interval is None else f" (90 % interval for one domain: {span(*interval)})"
+    by_domain = [f"{name} {value:.1f}" for name, value in provenance.accuracy_by_domain.items()]
+    domains = f": {some_of(by_domain, 10)}" if by_domain else ""
+    metric = WORDS[parts.head.kind].metric.title
+    value = number(provenance.accuracy, 1)
+    return [f"{metric} on left-out domains: {value} %{between}{domains}."]
+
+
+def _sets_notes(parts: PredictorParts) -> list[str]:
+    if parts.left_out is None:
+        return []
+    provenance = parts.provenance
+    but = caveat(provenance.choice, adapted=provenance.adapted is not None)
+    return [
+        f"Prediction sets (coverage=0.9): {sets_text(each, parts.classes)}{but}."
+        for each in parts.left_out.sets
+        if each.level == 0.9
+    ]
+
+
+def _trained_note(parts: PredictorParts) -> str:
+    provenance = parts.provenance
+    samples = count(provenance.n_images, "sample")
+    of = f" of {provenance.name}" if provenance.name else ""
+    domains = count(len(provenance.domains), "domain")
+    return f"Trained on {samples}{of}, {domains}: {some_of(provenance.domains, 10)}."

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oodzoo._text import printable
-from oodzoo.predictor.feature_models import FeatureModel
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import FeatureModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.task import Kind, Task
 from oodzoo.zoo.spec import local_path

@@ -81,7 +81,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Made:
+class Fit:
     """A fitted head, and where it comes from."""
 
     choice: str
@@ -187,7 +187,7 @@ def _least(one: Any, other: Any) -> Any:
     return min(known) if known else None
 
 
-def make(
+def fit_choice(
     source: FeatureSource,
     options: Options,
     recommended: Recommended | None,
@@ -195,7 +195,7 @@ def make(
     target: TargetImages | None,
     device: str | None,
     listener: Listeners,
-) -> Made:
+) -> Fit:
     """Choose models and how to combine them, and fit a head on all domains.
 
     `recommended` is what an evaluation recommends, if there is one.
@@ -214,17 +214,17 @@ def make(
     else:
         recommended = None
     if choice == "pool":
-        made = _pool(source, images, options.limits, scores, device)
+        fitted = _pool(source, images, options.limits, scores, device)
     else:
         chosen: Sequence[str] | None = None
         if recommended is not None:
             # The ranking for a target may have another order than what was evaluated.
             n = len(recommended.models)
             chosen = recommended.models if images is None else order[:n]
-        made = _of_columns(source, choice, order, chosen, options, scores, device)
-    used = made.final.columns.models
+        fitted = _of_columns(source, choice, order, chosen, options, scores, device)
+    used = fitted.final.columns.models
     if recommended is None or images is not None:
-        return made
+        return fitted
     other = set(used) != set(recommended.models)
     wanted = ", ".join(recommended.models)
     if len(recommended.models) > 1:
@@ -236,14 +236,14 @@ def make(
             "same models and limits",
             stacklevel=3,
         )
-        return replace(made, as_evaluated=False)
+        return replace(fitted, as_evaluated=False)
     if other:
         warnings.warn(
             f"the evaluation recommends {wanted}, but what this machine fits is of "
             f"{', '.join(used)}",
             stacklevel=3,
         )
-    return made
+    return fitted
 
 
 def _of_selection(
@@ -251,14 +251,14 @@ def _of_selection(
     summary: SelectionSummary,
     options: Options,
     scores: dict[str, float],
-) -> Made:
+) -> Fit:
     """Fit a head to features that were selected before."""
     columns = Columns.from_dict(summary.columns, source)
     if not len(columns):
         raise InputError("the selection has no columns; select features again with oodzoo select")
     _require_within(source, columns, "selection", options.limits)
     again = summary.models if summary.method == "consistent" else ()
-    return Made(
+    return Fit(
         "selection",
         fit_columns(source, columns),
         scores,
@@ -273,19 +273,19 @@ def _pool(
     limits: Limits,
     scores: dict[str, float],
     device: str | None,
-) -> Made:
+) -> Fit:
     heads = predict_with_heads(source, device=device)
     width = len(Columns.all_of(source, source.models))
     if images is None:
         final = fit_pool(source, heads[None], limits, device=device)
-        return Made("pool", final, scores, width, heads=heads)
+        return Fit("pool", final, scores, width, heads=heads)
     if images.n < MIN_IMAGES:
         raise InputError(
             f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
             "are needed to adapt to them; give more, or leave the target out"
         )
     final = fit_pool_for_target(source, heads[None], images, limits, device=device)
-    return Made("pool", final, scores, width, images.name, images.n, heads)
+    return Fit("pool", final, scores, width, images.name, images.n, heads)
 
 
 def _of_columns(
@@ -296,7 +296,7 @@ def _of_columns(
     options: Options,
     scores: dict[str, float],
     device: str | None,
-) -> Made:
+) -> Fit:
     """Fit one head to features of several models; `chosen` are those that were recommended."""
     if choice == "selection":
         return _selected(source, order, chosen, options, scores, device)
@@ -307,7 +307,7 @@ def _of_columns(
     columns = Columns.all_of(source, chosen)
     _require_within(source, columns, choice, options.limits)
     named = "named" if options.named and choice == "ensemble" else choice
-    return Made(named, fit_columns(source, columns), scores, len(columns))
+    return Fit(named, fit_columns(source, columns), scores, len(columns))
 
 
 def _selected(
@@ -317,7 +317,7 @@ def _selected(
     options: Options,
     scores: dict[str, float],
     device: str | None,
-) -> Made:
+) -> Fit:
     pool: Sequence[str] = source.models
     best = options.method == "paper" or options.top_k is not None
     if chosen is None and (best or options.limits != Limits()):
@@ -336,9 +336,7 @@ def _selected(
     _require_within(source, columns, "selection", options.limits)
     width = len(Columns.all_of(source, pool))
     again = pool if options.method == "consistent" else ()
-    return Made(
-        "selection", fit_columns(source, columns), scores, width, selected_from=tuple(again)
-    )
+    return Fit("selection", fit_columns(source, columns), scores, width, selected_from=tuple(again))
 
 
 def _number(options: Options, source: FeatureSource, order: Sequence[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,25 +14,16 @@ from oodzoo._io import require_schema, structured
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
+from oodzoo.heads.adaptive import AdaptiveHead, Confusion
 from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.adaptive import (
-    AdaptiveScalars,
-    adaptive_head,
-    adaptive_shapes,
-    adaptive_tensors,
-)
 from oodzoo.predictor.bundle import BundledModel
-from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import FeatureModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.task import Kind
 
 SCHEMA = 1
-SECOND_SCHEMA = 2
-"""Of a predictor with one of the keys `_ADDED`, which earlier versions cannot read."""
-_ADDED = ("features", "normalised", "texts", "task")
 _KIND = "oodzoo predictor"
 HEAD, GAUSSIAN = "head.safetensors", "gaussian.safetensors"
 """Names of the groups of arrays, which are files of a saved predictor."""
@@ -55,17 +46,15 @@ class Document:
     out_of_domain: GaussianScalars
     provenance: Provenance
     files: dict[str, str]
-    adaptive: AdaptiveScalars | None = None
-    features: list[FeatureModel] = field(default_factory=list)
+    adaptive: AdaptiveScalars | None
+    features: list[FeatureModel]
     """Models that only have features; then there are no `models`."""
-    normalised: list[str] = field(default_factory=list)
+    normalised: list[str]
     """Models whose features are divided by their norm."""
-    texts: bool = False
-    """Whether the models take texts."""
-    task: Kind | None = None
-    """What is predicted, if it is not classes."""
-    left_out: LeftOut | None = None
-    """What was measured on left-out domains; earlier versions do not know it, and leave it out."""
+    task: Kind
+    """What is predicted."""
+    left_out: LeftOut | None
+    """What was measured on left-out domains."""
 
 
 @dataclass(frozen=True)
@@ -108,15 +97,11 @@ def to_document(
         None if parts.adaptive is None else AdaptiveScalars.of(parts.adaptive),
         [model for model in parts.models if isinstance(model, FeatureModel)],
         sorted(parts.columns.normalised),
-        any(isinstance(each, PredictorModel) and each.modality == "text" for each in parts.models),
-        None if parts.head.kind == "classification" else parts.head.kind,
+        parts.head.kind,
         parts.left_out,
     )
-    content = asdict(document)
-    for key in _ADDED:
-        if not content[key]:
-            del content[key]  # as earlier versions write and read it
-    return {"kind": _KIND, "schema": _schema(content), "oodzoo": oodzoo.__version__} | content
+    head = {"kind": _KIND, "schema": SCHEMA, "oodzoo": oodzoo.__version__}
+    return head | asdict(document)
 
 
 # --- to parts -----------------------------------------------------------------------------------
@@ -124,9 +109,9 @@ def to_document(
 
 def parse_document(content: dict[str, Any], what: str) -> Document:
     """Check a document; `what` begins error messages."""
-    require_schema(content, _schema(content), what, "fit it again")
+    require_schema(content, SCHEMA, what, "fit it again")
     try:
-        document = structured(_upgraded(content), Document, what)
+        document = structured(content, Document, what)
     except InputError as error:
         raise InputError(f"{error}; fit again") from error
     names = {model.name for model in document.models}
@@ -171,9 +156,7 @@ def to_parts(
         known,
         columns,
         document.classes,
-        LinearHead(
-            head["weights"], head["bias"], document.head.C, document.task or "classification"
-        ),
+        LinearHead(head["weights"], head["bias"], document.head.C, document.task),
         TrainingGaussian.from_tensors(gaussian, document.out_of_domain),
         document.provenance,
         adaptive,
@@ -183,7 +166,7 @@ def to_parts(
 
 def named_files(content: dict[str, Any], what: str) -> dict[str, str]:
     """The files that predictor.json names: path and SHA-256; `what` begins error messages."""
-    document = structured(_upgraded(content), _Names, what)
+    document = structured(content, _Names, what)
     return {
         name: sha256
         for entry in (document, *document.models)
@@ -193,27 +176,7 @@ def named_files(content: dict[str, Any], what: str) -> dict[str, str]:
 
 def is_predictor(content: dict[str, Any]) -> bool:
     """Whether the content of a file predictor.json was written by oodzoo."""
-    return str(content.get("kind")).endswith(" predictor")  # the package had another name
-
-
-def _schema(content: dict[str, Any]) -> int:
-    """The schema of a predictor with this content."""
-    return SECOND_SCHEMA if any(content.get(key) for key in _ADDED) else SCHEMA
-
-
-def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """Rename the keys that version 0.1 wrote, and add what predictors did not record then."""
-    renamed = {"networks": "models", "origin": "provenance"}
-    content = {renamed.get(key, key): value for key, value in content.items()}
-    head = content.get("head")
-    if isinstance(head, dict) and "strength" in head:
-        content["head"] = {"C": head["strength"]}
-    provenance = content.get("provenance")
-    if isinstance(provenance, dict) and "choice" not in provenance:
-        combined = "ensemble" if provenance.get("threshold") is None else "selection"
-        choice = combined if provenance.get("scores") else "named"
-        content["provenance"] = provenance | {"choice": choice}
-    return content
+    return content.get("kind") == _KIND
 
 
 def _columns(head: Tensors, model: PredictorModel | FeatureModel, where: str) -> NDArray[np.int64]:
@@ -249,3 +212,62 @@ def _require_shapes(where: str, tensors: Tensors, shapes: dict[str, tuple[int, .
             )
         if np.isnan(tensors[name]).any():
             raise InputError(f"{where} is damaged: {name!r} contains NaN; fit again")
+
+
+_HEADS = ("plain", "standardised", "base")
+
+
+@dataclass(frozen=True)
+class AdaptiveScalars:
+    """The scalars of an adaptive head, for JSON."""
+
+    C: dict[str, float]
+    """C of each of its heads."""
+    noise: float
+
+    def __post_init__(self) -> None:
+        if set(self.C) != set(_HEADS) or not 0 <= self.noise < np.inf:
+            raise InputError(
+                f"an adaptive head must have a C for each of {', '.join(_HEADS)}, and a noise of 0 "
+                f"or more, got {self.C} and {self.noise}"
+            )
+
+    @classmethod
+    def of(cls, adaptive: AdaptiveHead) -> AdaptiveScalars:
+        """Scalars of an adaptive head."""
+        C = {name: getattr(adaptive, name).C for name in _HEADS}
+        return cls(C, adaptive.confusion.noise)
+
+
+def adaptive_tensors(adaptive: AdaptiveHead) -> Tensors:
+    """The arrays of an adaptive head, by name; all names begin with `adaptive.`."""
+    confusion = adaptive.confusion
+    tensors = {"adaptive.rates": confusion.rates, "adaptive.reference": confusion.reference}
+    for name in _HEADS:
+        head: LinearHead = getattr(adaptive, name)
+        tensors |= {f"adaptive.{name}.weights": head.weights, f"adaptive.{name}.bias": head.bias}
+    return tensors
+
+
+def adaptive_shapes(n_classes: int, n_features: int) -> dict[str, tuple[int, ...]]:
+    """The shapes that the tensors must have."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "adaptive.rates": (n_classes, n_classes),
+        "adaptive.reference": (n_classes,),
+    }
+    for name in _HEADS:
+        shapes[f"adaptive.{name}.weights"] = (n_classes, n_features)
+        shapes[f"adaptive.{name}.bias"] = (n_classes,)
+    return shapes
+
+
+def adaptive_head(tensors: Tensors, scalars: AdaptiveScalars) -> AdaptiveHead:
+    """Inverse of :func:`adaptive_tensors` and :meth:`AdaptiveScalars.of`."""
+    heads = {
+        name: LinearHead(
+            tensors[f"adaptive.{name}.weights"], tensors[f"adaptive.{name}.bias"], scalars.C[name]
+        )
+        for name in _HEADS
+    }
+    rates, reference = tensors["adaptive.rates"], tensors["adaptive.reference"]
+    return AdaptiveHead(**heads, confusion=Confusion(rates, reference, scalars.noise))

@@ -31,20 +31,21 @@ from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.predictor.choosing import (
     Options,
     as_evaluated,
-    make,
+    fit_choice,
     parse_options,
     require_decided_here,
 )
-from oodzoo.predictor.encoders import Encoder, encode_all, require_encoders
-from oodzoo.predictor.feature_models import (
+from oodzoo.predictor.gaussian import fit_gaussian
+from oodzoo.predictor.inputs import Encoder, encode_all, require_encoders
+from oodzoo.predictor.left_out import measure_left_out
+from oodzoo.predictor.models import (
     FeatureModel,
+    PredictorModel,
     array_feature_model,
+    find_model,
     has_features_only,
     stored_feature_model,
 )
-from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.left_out import measure_left_out
-from oodzoo.predictor.models import PredictorModel, find_model
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.constraints import Constraints, Limits, apply
@@ -76,7 +77,6 @@ def fit(
     licence: str | Sequence[str] | None = None,
     method: str = "consistent",
     threshold: float | None = None,
-    select: bool | None = None,
     recommended: Recommended | Evaluation | None = None,
     selection: Selection | SelectionSummary | None = None,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
@@ -129,9 +129,6 @@ def fit(
         `choose="selection"`.
     threshold : float, optional
         Inclusion probability above which a feature is kept; method "paper" only.
-    select : bool, optional
-        Deprecated: True is `choose="selection", method="paper"` from the best models, False is
-        `choose="ensemble"`.
     recommended : Evaluation or Recommended, optional
         An evaluation of the same features: what it recommends is fitted, with the same models.
         If there are fewer models or narrower limits now, and another pool or selection is fitted
@@ -169,10 +166,6 @@ def fit(
     ['yes']
     """
     require_engine(engine, address)
-    if select is not None:
-        new = 'choose="selection", method="paper"' if select else 'choose="ensemble"'
-        warnings.warn(f"select={select} is deprecated; use {new}", FutureWarning, stacklevel=2)
-        choose, method = ("selection", "paper") if select else ("ensemble", method)
     limits = Limits(max_models, max_ms)
     options = parse_options(
         choose, top_k, models, method, threshold, limits, recommended, selection
@@ -216,47 +209,47 @@ def fit(
                     compute_heads(source, opened, stage.progress)
         here = array_device(device, engine)
         stage.progress(1, 3)
-        made = make(source, options, found, score, target, here, stage.events)
+        fitted = fit_choice(source, options, found, score, target, here, stage.events)
         stage.progress(2, 3)
-        columns = made.final.columns
+        columns = fitted.final.columns
         used = _models(source, columns.models, specs, milliseconds)
         samples = columns.samples(source, source.domains)
         groups = [source.groups(domain) for domain in source.domains]
-        measured = options.choose == "auto" and options.selection is None and made.as_evaluated
+        measured = options.choose == "auto" and options.selection is None and fitted.as_evaluated
         promised = found if measured else None
         predictor = Predictor(
             used,
             Columns({name: columns.by_model[name] for name in columns.models}, columns.normalised),
             source.classes,
-            made.final.head,
+            fitted.final.head,
             fit_gaussian(samples, groups, source.task.kind),
             Provenance(
                 domains=source.domains,
                 n_images=_n_samples(source),
                 data=_fingerprint(source),
-                scores=made.scores,
-                n_features=made.n_features,
-                threshold=options.kept_threshold(made.choice),
-                choice=made.choice,
-                pool=made.final.weights,
+                scores=fitted.scores,
+                n_features=fitted.n_features,
+                threshold=options.kept_threshold(fitted.choice),
+                choice=fitted.choice,
+                pool=fitted.final.weights,
                 accuracy=None if promised is None else promised.average,
                 accuracy_interval=None if promised is None else promised.interval,
-                target=made.target,
-                adapted=made.adapted,
+                target=fitted.target,
+                adapted=fitted.adapted,
                 name=source.store.name if isinstance(source, StoreSource) else None,
-                score=score if made.scores else None,
+                score=score if fitted.scores else None,
                 accuracy_by_domain={} if promised is None else promised.domains,
                 choice_by_domain={} if promised is None else promised.choices,
                 images=_hashed_images(source),
             ),
-            made.final.adaptive,
+            fitted.final.adaptive,
             measure_left_out(
-                with_models(source, made.selected_from) if made.selected_from else source,
-                made.choice,
+                with_models(source, fitted.selected_from) if fitted.selected_from else source,
+                fitted.choice,
                 columns,
-                heads=made.heads,
+                heads=fitted.heads,
                 limits=options.limits,
-                reselect=bool(made.selected_from),
+                reselect=bool(fitted.selected_from),
                 device=here,
             ),
             encoders={m: encoders[m] for m in columns.models if m in encoders}

@@ -59,7 +59,7 @@ from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.places import mistaken_folder
 from oodzoo.zoo.spec import local_path
 
-_OWN = {HEAD, GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
+_OWN = {HEAD, GAUSSIAN, FOLDER}
 _VERSION = re.compile(r"version-(?:[0-9a-f]{8}){1,2}")  # two in a predictor from a URL
 
 

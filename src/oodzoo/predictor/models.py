@@ -1,16 +1,25 @@
-"""The models of a predictor: found from what a store records, and verified when loaded."""
+"""The models of a predictor: found from what a store records, and verified when loaded.
+
+Of some models, which oodzoo does not run, only the features are known.
+"""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
+import numpy as np
+
 from oodzoo._io import file_digest, structured
+from oodzoo.backend import to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.members import find_spec
+from oodzoo.features.source import FeatureSource
+from oodzoo.predictor.temporaries import is_removed_at_exit
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import StoredModel
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, Preprocessing, load_model
@@ -57,6 +66,15 @@ class PredictorModel:
             return None
         with _explaining_errors(self.name):
             return sum(file.stat().st_size for file in files)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether its files are removed at the end of this process."""
+        return local_path(self.spec) is not None and is_removed_at_exit(self.spec.folder)
+
+    def at_absolute_path(self) -> PredictorModel:
+        """The same model, whatever the current folder is."""
+        return replace(self, spec=replace(self.spec, folder=self.spec.folder.resolve()))
 
     def load(self, device: str = "auto") -> Model:
         """Load the weights, and raise InputError if they are not those of the training features."""
@@ -234,3 +252,53 @@ def _explaining_errors(name: str) -> Iterator[None]:
         raise InputError(
             f"model {name!r}: cannot read {error.filename!r}: {error.strerror}"
         ) from error
+
+
+@dataclass(frozen=True)
+class FeatureModel:
+    """A model whose features are given, or computed by a Python function."""
+
+    name: str
+    feature_dim: int
+    fingerprint: str
+    """Of the training features."""
+    parameters: int | None = field(default=None, compare=False)
+    milliseconds: float | None = field(default=None, compare=False)
+    """Time per sample, if it was measured."""
+
+    def __post_init__(self) -> None:
+        if self.feature_dim < 1:
+            raise InputError(
+                f"model {self.name!r} must have one feature or more, got {self.feature_dim}"
+            )
+
+    @property
+    def bytes(self) -> None:
+        """Size of its files: unknown."""
+        return
+
+
+def has_features_only(stored: StoredModel) -> bool:
+    """Whether a store has features of a model, but not the model: it cannot be loaded."""
+    return stored.source in ("import", "python")
+
+
+def stored_feature_model(store: FeatureStore, name: str) -> FeatureModel:
+    """Return the model of features in a store."""
+    stored = store.model(name)
+    milliseconds = store.milliseconds_per_image(name)
+    return FeatureModel(
+        name, stored.feature_dim, stored.fingerprint, stored.parameters, milliseconds
+    )
+
+
+def array_feature_model(
+    source: FeatureSource, name: str, milliseconds: float | None = None
+) -> FeatureModel:
+    """Return the model of features in memory."""
+    digest = hashlib.sha256()
+    for domain in source.domains:
+        for features, _ in source.shards(name, domain):
+            digest.update(np.ascontiguousarray(to_numpy(features), np.float32).tobytes())
+    dimension = source.facts(name).feature_dim
+    return FeatureModel(name, dimension, digest.hexdigest(), milliseconds=milliseconds)

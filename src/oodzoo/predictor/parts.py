@@ -13,10 +13,9 @@ from oodzoo.features.columns import Columns
 from oodzoo.features.source import Number, total
 from oodzoo.heads.adaptive import AdaptiveHead
 from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import FeatureModel, PredictorModel
 from oodzoo.task import Task
 from oodzoo.zoo.layers import by_network, network_key
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, NoReturn, Self, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
 from oodzoo._text import count, some_of
 from oodzoo.combination.verdict import shown_choice
@@ -20,41 +21,52 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.adaptive import AdaptingDomain, AdaptiveHead
 from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.arrays import (
+from oodzoo.predictor.card import predictor_as_html
+from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
+from oodzoo.predictor.folder import read_folder, write_folder
+from oodzoo.predictor.gaussian import TrainingGaussian
+from oodzoo.predictor.hub import push_to_hub, read_remote
+from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
+from oodzoo.predictor.inputs import (
+    BATCH_SIZE,
+    Encoder,
+    Inputs,
+    Samples,
+    as_list,
     checked_features,
     is_feature_array,
     iter_encoded,
     iter_given,
+    iter_texts,
+    keep_first,
     known_encoders,
     one_column,
     require_every_encoder,
 )
-from oodzoo.predictor.display import predictor_as_html
-from oodzoo.predictor.encoders import BATCH_SIZE, Encoder
-from oodzoo.predictor.estimator import FittedEstimator, check_params
-from oodzoo.predictor.exporting import Exportable
-from oodzoo.predictor.feature_models import FeatureModel
-from oodzoo.predictor.folder import read_folder, write_folder
-from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.hub import push_to_hub, read_remote
-from oodzoo.predictor.images import FeatureChunk, iter_features
-from oodzoo.predictor.inputs import Inputs, Samples, as_list, keep_first
 from oodzoo.predictor.left_out import LeftOut
-from oodzoo.predictor.models import PredictorModel, load_models
-from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
+from oodzoo.predictor.models import FeatureModel, PredictorModel, load_models
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
-from oodzoo.predictor.pickling import Picklable, require_files
-from oodzoo.predictor.prediction import Finish, Prediction, Unreadable, missing
+from oodzoo.predictor.prediction import (
+    Finish,
+    Prediction,
+    Unreadable,
+    label_array,
+    missing,
+    outcome,
+    outcome_array,
+    score,
+)
 from oodzoo.predictor.remote import write_url
-from oodzoo.predictor.texts import iter_texts
+from oodzoo.predictor.resizing import IMAGE
+from oodzoo.predictor.torch_module import predictor_module
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.store.places import part_of_run
 from oodzoo.task import Task
 from oodzoo.zoo import Model
-from oodzoo.zoo.device import default_batch_size, resolve_device
+from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
 
 
-class Predictor(Exportable, Picklable, FittedEstimator):
+class Predictor(BaseEstimator):  # type: ignore[misc]
     """Classifier or regressor, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
 
     Its methods take a list of images, if its models are of a zoo. Any predictor takes features
@@ -88,8 +100,8 @@ class Predictor(Exportable, Picklable, FittedEstimator):
     adaptive : AdaptiveHead or None
         Head that adapts to the samples of a domain, for :meth:`adapted`; only a pool has one.
     left_out : LeftOut or None
-        Prediction sets and confidence on left-out domains. None for several labels, fine-tuned
-        models and predictors of earlier versions.
+        Prediction sets and confidence on left-out domains. None for several labels and fine-tuned
+        models.
     """
 
     def __init__(
@@ -136,6 +148,26 @@ class Predictor(Exportable, Picklable, FittedEstimator):
 
     def _repr_html_(self) -> str:
         return predictor_as_html(self._parts())
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """What notebooks show; they prefer it to `_repr_html_`."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The attributes, for pickles: models by the absolute paths of their files, not loaded."""
+        models = tuple(
+            each.at_absolute_path() if isinstance(each, PredictorModel) else each
+            for each in self.models
+        )
+        for model in models:
+            if isinstance(model, PredictorModel) and model.is_temporary:
+                warnings.warn(
+                    f"the file of the model {model.name!r} is temporary: this pickle cannot be "
+                    "used after the process has ended; save the predictor to a folder with save(), "
+                    "and pickle what oodzoo.load returns",
+                    stacklevel=2,
+                )
+        return vars(self) | {"models": models, "_loaded": {}}
 
     @property
     def task(self) -> Task:
@@ -228,9 +260,11 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         domain = AdaptingDomain(self.adaptive)
         for chunk in chunks:
             domain.add(chunk.features)
-        adapted = copy(self)
-        adapted.head = domain.head()
-        adapted.provenance = replace(self.provenance, adapted=domain.n)
+        provenance = replace(self.provenance, adapted=domain.n)
+        parts = replace(self._parts(), head=domain.head(), provenance=provenance)
+        options = self.get_params()
+        adapted = type(self)(**vars(parts), encoders=self.encoders, **options)
+        adapted._loaded = self._loaded
         return adapted
 
     def _chunks(self, images: Samples, start: int = 0) -> Iterator[FeatureChunk]:
@@ -415,11 +449,61 @@ class Predictor(Exportable, Picklable, FittedEstimator):
             commit_message=commit_message,
         )
 
+    def export(
+        self, file: str | os.PathLike[str], *, head_only: bool = False, raw: bool = False
+    ) -> Path:
+        """Write one ONNX file from pixels to probabilities; see :mod:`oodzoo.predictor.export`.
+
+        With `raw`, the file takes one RGB image of any size, and resizes it. With `head_only`, it
+        takes the features of each model instead, which is the only form if the models have
+        features only.
+        """
+        if raw and (head_only or self.features_only):
+            raise InputError("the head takes features, not an image; leave out --raw (raw=)")
+        if head_only or self.features_only:
+            return export_head(self._parts(), Path(file))
+        parts, models = self._parts(), self.loadable_models
+        return export_onnx(parts, models, self.loaded, Path(file), raw=raw)
+
+    def export_inputs(
+        self, *, head_only: bool = False, raw: bool = False
+    ) -> dict[str, tuple[int | str, ...]]:
+        """Name and shape of each input of the exported ONNX file, without the batch.
+
+        With `raw`, there is no batch: `{"image": ("height", "width", 3)}`.
+        """
+        if raw:
+            return {IMAGE: ("height", "width", 3)}
+        if head_only or self.features_only:
+            names = feature_inputs(self._parts())
+            return {names[model.name]: (model.feature_dim,) for model in self.models}
+        inputs = input_names(self.loadable_models)
+        return {name: (*geometry.crop, 3) for name, geometry in inputs.items()}
+
+    def to_torch(self) -> Any:
+        """Return one `torch.nn.Module` from preprocessed pixels to logits, ready to train.
+
+        See :mod:`oodzoo.predictor.torch_module`. It has weights of its own: training it does not
+        change the predictor.
+        """
+        return predictor_module(self._parts(), self.loadable_models)
+
+    def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
+        """Prepare images for the exported ONNX file, as one array per input.
+
+        Examples
+        --------
+        `session.run(["probabilities"], predictor.preprocess(["a.jpg"]))`, with a session of
+        onnxruntime, returns the same as `predictor.predict_proba(["a.jpg"])`.
+        """
+        if self.modality == "text":
+            raise InputError("the models of this predictor take texts; there are no pixels")
+        inputs = input_names(self.loadable_models)
+        return {name: preprocess_images(images, geometry) for name, geometry in inputs.items()}
+
     def loaded(self) -> dict[str, Model]:
         """The loaded models, by name; loads those that are not loaded yet."""
         missing = [each for each in self.loadable_models if each.name not in self._loaded]
-        if self._unpickled:
-            require_files(missing)
         self._loaded |= load_models(missing, self.device)
         return self._loaded
 
@@ -436,6 +520,64 @@ class Predictor(Exportable, Picklable, FittedEstimator):
                 f"{', '.join(model.name for model in self.models)}"
             )
         return cast("tuple[PredictorModel, ...]", self.models)
+
+    def fit(self, images: Any, y: Any = None, **params: Any) -> NoReturn:
+        """Raise InputError: a predictor is fitted already, by :func:`oodzoo.fit`.
+
+        scikit-learn's FrozenEstimator has a `fit` that changes nothing.
+        """
+        raise InputError(
+            "a predictor is fitted already, and only oodzoo.fit can fit one; to use it inside an "
+            "estimator of scikit-learn, wrap it: sklearn.frozen.FrozenEstimator(predictor)"
+        )
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The parameters that can be changed: device and batch size."""
+        return {"batch_size": self.batch_size, "device": self.device}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change the device or the batch size; on another device, models are loaded again.
+
+        Raises
+        ------
+        InputError
+            For any other parameter, or for a value that is not a device or a batch size.
+        """
+        if unknown := [name for name in params if name not in self.get_params()]:
+            raise InputError(
+                f"cannot set {unknown[0]!r}: of a predictor, only device and batch_size can be "
+                "changed; to change anything else, fit again"
+            )
+        changed = self.get_params() | params
+        check_params(**changed)
+        if changed["device"] != self.device:
+            self._loaded = {}
+        self.device, self.batch_size = changed["device"], changed["batch_size"]
+        return self
+
+    def __sklearn_tags__(self) -> Tags:
+        kind, several = self.task.kind, len(self.classes_) > 1
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.target_tags = TargetTags(
+            required=True,
+            multi_output=kind == "multilabel" or (kind == "regression" and several),
+            single_output=kind != "multilabel",
+        )
+        if kind == "regression":
+            tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
+        else:
+            tags.estimator_type = "classifier"
+            tags.classifier_tags = ClassifierTags(multi_label=kind == "multilabel")
+        listed = not self.features_only
+        tags.input_tags = InputTags(one_d_array=listed, two_d_array=not listed, string=listed)
+        return tags
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> Self:
+        return self
 
     def _predictions(self, images: Inputs, coverage: float | None = None) -> Iterator[Prediction]:
         is_path, n, lost = isinstance(images, str | os.PathLike), 0, list[str]()
@@ -513,6 +655,17 @@ def load(
         parts = read_remote(location)
     else:
         parts = read_folder(part_of_run(location, "model"))
-    found = Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
-    found._url = location if isinstance(location, Url) else None
-    return found
+    return Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
+
+
+def check_params(device: Any, batch_size: Any) -> None:
+    """Raise InputError for what is not a device or a batch size."""
+    if not isinstance(device, str):
+        raise InputError(f"the device must be a string such as 'cpu' or 'cuda', got {device!r}")
+    require_device(device)
+    if batch_size is None:
+        return
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool):
+        raise InputError(f"the batch size must be a number of samples or None, got {batch_size!r}")
+    if batch_size < 1:
+        raise InputError(f"the batch size must be 1 or more, got {batch_size}")

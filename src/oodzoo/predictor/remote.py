@@ -10,7 +10,6 @@ A predictor is read from a local folder, with links to the files of the cache.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import hashlib
@@ -35,6 +34,7 @@ from oodzoo.predictor.card import CARD, is_own_card, warn_of_edited_card
 from oodzoo.predictor.document import is_predictor, named_files
 from oodzoo.predictor.folder import read_folder, require_free, write_files
 from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.temporaries import remove_at_exit
 from oodzoo.remote.cache import cache_folder, cached_file, drop_cached
 from oodzoo.remote.failures import RemoteError
 from oodzoo.remote.location import Url, parse_location
@@ -226,14 +226,7 @@ def _process_folder(parent: Path, process: int) -> Path:
     folder = parent / secrets.token_hex(8)
     held = contextlib.ExitStack()
     held.enter_context(locked(folder))
-
-    def remove() -> None:
-        if os.getpid() == process:  # not in a process that was forked
-            held.close()
-            shutil.rmtree(folder, ignore_errors=True)
-
-    atexit.register(remove)
-    return folder
+    return remove_at_exit(folder, held.close)
 
 
 def _no_predictor(url: Url) -> InputError:

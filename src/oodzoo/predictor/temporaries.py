@@ -1,36 +1,17 @@
-"""Temporary files and folders next to what a command writes, and what killed runs left there."""
+"""Temporary folders: of a predictor that is being written, and of models that a process made."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TextIO
 
-from oodzoo._io import explaining_disk_errors, remove_stale, temporary_name
+from oodzoo._io import remove_stale, temporary_name
 
-
-@contextlib.contextmanager
-def replacing_text(path: Path) -> Iterator[TextIO]:
-    """Open a text file that gets its name at the end of the block, if that is reached.
-
-    Of several processes that write the same path, the last one to end wins, with a complete file.
-    """
-    with explaining_disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        remove_stale(path.parent)
-        temporary = path.parent / temporary_name()
-        try:
-            with temporary.open("x", encoding="utf-8", errors="backslashreplace") as stream:
-                yield stream
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(path)
-        except BaseException:  # also KeyboardInterrupt
-            temporary.unlink(missing_ok=True)
-            raise
+_removed_at_exit: set[Path] = set()
 
 
 @contextlib.contextmanager
@@ -50,3 +31,24 @@ def new_folder(folder: Path) -> Iterator[Path]:
     except BaseException:  # also KeyboardInterrupt
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def remove_at_exit(folder: Path, release: Callable[[], None] | None = None) -> Path:
+    """Remove a folder at the end of this process, after a call of `release`; return the folder."""
+    process = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # not in a process that was forked
+            if release is not None:
+                release()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    _removed_at_exit.add(folder.resolve())
+    return folder
+
+
+def is_removed_at_exit(folder: Path) -> bool:
+    """Whether a folder, or one above it, is removed at the end of this process."""
+    folder = folder.resolve()
+    return any(each in _removed_at_exit for each in (folder, *folder.parents))

@@ -29,8 +29,13 @@ from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor, load
-from oodzoo.predictor.tuned_model import tuned_model, tuned_name
-from oodzoo.predictor.tuned_pool import extract_models, fit_tuned_pool, require_left_out
+from oodzoo.predictor.tuned import (
+    extract_models,
+    fit_tuned_pool,
+    require_left_out,
+    tuned_model,
+    tuned_name,
+)
 from oodzoo.predictor.tuning_data import (
     hashed_images_of,
     model_to_tune,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oodzoo._text import count
-from oodzoo.assessment.promise import Promise
-from oodzoo.assessment.result import Part, TestResult, shown
+from oodzoo.assessment.result import Part, Promise, TestResult, shown
 from oodzoo.report.blocks import Column, Figure, Key, Table
 from oodzoo.report.chart import (
     MOST_ROWS,

@@ -7,8 +7,7 @@ from statistics import fmean
 
 from oodzoo._text import count
 from oodzoo.data.files import StoredFile
-from oodzoo.diagnostics.classes import ClassDiagnosis, add_up
-from oodzoo.diagnostics.mistakes import Mistake
+from oodzoo.diagnostics.classes import ClassDiagnosis, Mistake, add_up
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.report.blocks import Block, Chooser, Section
 from oodzoo.report.classes import classes_figure

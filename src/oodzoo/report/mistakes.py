@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from oodzoo.data.files import StoredFile, UnreadableImageError
-from oodzoo.diagnostics.mistakes import Mistake
+from oodzoo.diagnostics.classes import Mistake
 from oodzoo.report.blocks import Card, Cards, Thumbnail
 from oodzoo.report.data import thumbnail_url
 from oodzoo.report.numbers import number
@@ -23,7 +23,7 @@ def mistakes_gallery(
     ----------
     mistakes : iterable of Mistake
     files : dict of str to StoredFile
-        Where images are, by :attr:`Mistake.key <oodzoo.diagnostics.mistakes.Mistake.key>`.
+        Where images are, by :attr:`Mistake.key <oodzoo.diagnostics.classes.Mistake.key>`.
     title : str
     """
     return Cards(title, [_card(each, files) for each in mistakes])

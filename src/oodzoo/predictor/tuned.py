@@ -1,15 +1,22 @@
-"""A pool of the models of a predictor and a fine-tuned one."""
+"""A fine-tuned network in a predictor: as one of its models, and in a pool with the others.
+
+The model is an ONNX file, whatever source the network came from.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import functools
+import os
+import tempfile
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._io import explaining_disk_errors
 from oodzoo.combination.final import FinalHead, fit_pool
 from oodzoo.combination.heads import predict_with_heads
 from oodzoo.combination.predictions import SHARES, Head, HeadPredictions
@@ -20,10 +27,102 @@ from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import StoreSource
 from oodzoo.heads.outputs import outputs_of
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import PredictorModel, file_digests
+from oodzoo.predictor.temporaries import remove_at_exit
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tuning.domainbed import ErmTuned
 from oodzoo.tuning.tuner import Tuned
+from oodzoo.zoo import ModelSpec
+from oodzoo.zoo.onnx import fingerprint
+from oodzoo.zoo.preprocessing import square
+
+FEATURES = "features"
+"""The output of the file."""
+
+
+def tuned_model(
+    original: PredictorModel,
+    name: str,
+    write_onnx: Callable[[Path], None],
+    domains: Sequence[str],
+) -> PredictorModel:
+    """Write a fine-tuned network, and describe it as a model of a predictor.
+
+    The file is removed when the process ends.
+
+    Parameters
+    ----------
+    original : PredictorModel
+        The model before: preprocessing, number of features, licence and cost are the same.
+    name : str
+        Name of the fine-tuned model.
+    write_onnx : callable
+        Writes the network to a file, see :class:`oodzoo.zoo.model.Trainable`.
+    domains : sequence of str
+        The domains that it was tuned on.
+    """
+    folder = Path(tempfile.mkdtemp(dir=_process_folder(os.getpid())))
+    file = folder / f"{name}.onnx"
+    with explaining_disk_errors(file):
+        write_onnx(file)
+    before, preprocessing = original.spec, original.preprocessing
+    pretraining = before.pretraining or "pre-trained"
+    height, _ = preprocessing.geometry.crop
+    geometry: dict[str, Any] | None = None
+    if preprocessing != square(height, preprocessing.mean, preprocessing.std):
+        fields = asdict(preprocessing.geometry)
+        geometry = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+    spec = ModelSpec(
+        name=name,
+        source=f"onnx/{file.name}",
+        input_size=height if geometry is None else None,
+        mean=preprocessing.mean,
+        std=preprocessing.std,
+        geometry=geometry,
+        features=FEATURES,
+        feature_dim=original.feature_dim,
+        parameters=original.parameters,
+        pretraining=f"{pretraining}, fine-tuned on {', '.join(domains)}",
+        architecture=before.architecture,
+        licence=before.licence,
+        origin=before.origin,
+        folder=folder,
+    )
+    digests = list(file_digests(spec).values())
+    return PredictorModel(
+        ModelSpec(**{**vars(spec), "sha256": digests[0]}),
+        preprocessing,
+        original.feature_dim,
+        "float32",
+        fingerprint(digests, [FEATURES]),
+        parameters=original.parameters,
+        milliseconds=original.milliseconds,
+    )
+
+
+def tuned_name(name: str, taken: Collection[str]) -> str:
+    """Name a fine-tuned model; a tuned layer is not a layer of the network that it comes from.
+
+    Examples
+    --------
+    >>> tuned_name("vit", ["vit", "resnet"]), tuned_name("vit", ["vit", "vit-tuned"])
+    ('vit-tuned', 'vit-tuned-2')
+    >>> tuned_name("vit@blocks.8", [])
+    'vit-blocks.8-tuned'
+    """
+    first = f"{name.replace('@', '-')}-tuned"
+    found, number = first, 1
+    while found in taken:
+        number += 1
+        found = f"{first}-{number}"
+    return found
+
+
+@functools.cache
+def _process_folder(process: int) -> Path:
+    """A temporary folder of this process, removed at its end."""
+    return remove_at_exit(Path(tempfile.mkdtemp(prefix="oodzoo-tuned-")))
+
 
 TUNED = "tuned"
 """The kind of the head of a fine-tuned model, trained together with it."""

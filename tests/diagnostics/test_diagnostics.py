@@ -1,0 +1,318 @@
+"""Diagnoses of classes, numbers and labels, against scikit-learn and loops."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    confusion_matrix,
+    mean_absolute_error,
+    precision_score,
+    r2_score,
+    recall_score,
+)
+
+from oodzoo.diagnostics.classes import (
+    ClassDiagnosis,
+    ClassFigures,
+    Mistake,
+    add_up,
+    diagnose_classes,
+)
+from oodzoo.diagnostics.labels import LabelDiagnosis, LabelFigures, diagnose_labels
+from oodzoo.diagnostics.numbers import NumberDiagnosis, diagnose_numbers
+from oodzoo.diagnostics.reliability import Bin, Reliability, merged, reliability
+from oodzoo.errors import InputError
+
+SEEDS = st.integers(0, 2**32 - 1)
+NAMES = ("ant", "bee", "cat", "dog")
+N = 40
+
+
+def paths(n: int = N) -> list[str]:
+    return [f"{row}.jpg" for row in range(n)]
+
+
+def classes(seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 4, N)
+    y[:4] = range(4)
+    return rng.dirichlet(np.ones(4), N), y
+
+
+def labels(seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    y = (rng.random((N, 3)) < [0.2, 0.5, 0.8]).astype(float)
+    y[0] = 1
+    return np.clip(0.3 * y + 0.9 * rng.random((N, 3)) - 0.1, 0, 1), y
+
+
+def numbers(seed: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(N, 2)) * [10, 0.2] + [40, 1.7]
+    return y + rng.normal(size=(N, 2)) * [5, 0.1], y
+
+
+def of_classes(seed: int, part: slice = slice(None)) -> ClassDiagnosis:
+    probabilities, y = classes(seed)
+    return diagnose_classes(probabilities[part], y[part], NAMES, paths=paths()[part], domains="d")
+
+
+def of_labels(seed: int) -> LabelDiagnosis:
+    return diagnose_labels(*labels(seed), NAMES[:3], paths=paths(), domains="d")
+
+
+def of_numbers(seed: int) -> NumberDiagnosis:
+    return diagnose_numbers(*numbers(seed), ("age", "height"), paths=paths(), domains="photo")
+
+
+# --- classes -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS)
+def test_figures_of_classes_are_those_of_scikit_learn(seed: int) -> None:
+    probabilities, y = classes(seed)
+    guessed, found = probabilities.argmax(axis=1), of_classes(seed)
+    assert np.array_equal(found.confusion, confusion_matrix(y, guessed, labels=range(4)))
+    assert found.images == found.reliability.images == N
+    assert found.accuracy == pytest.approx(100 * accuracy_score(y, guessed))
+    assert found.balanced_accuracy == pytest.approx(100 * balanced_accuracy_score(y, guessed))
+    recall = recall_score(y, guessed, labels=range(4), average=None)
+    precision = precision_score(y, guessed, labels=range(4), average=None, zero_division=np.nan)
+    for c, each in enumerate(found.per_class.values()):
+        assert each.images == (y == c).sum()
+        assert each.recall == pytest.approx(100 * recall[c])
+        known = np.nan if each.precision is None else each.precision
+        assert known == pytest.approx(100 * precision[c], nan_ok=True)
+
+
+def test_mistakes_by_confidence_and_confusions_by_frequency() -> None:
+    probabilities, y = classes(3)
+    found = of_classes(3)
+    wrong = sorted(
+        (-row.max(), f"{i}.jpg", NAMES[y[i]], NAMES[row.argmax()])
+        for i, row in enumerate(probabilities)
+        if row.argmax() != y[i]
+    )
+    listed = [(each.path, each.label, each.predicted) for each in found.mistakes]
+    assert listed == [each[1:] for each in wrong[:12]]
+    assert found.mistakes[0].confidence == pytest.approx(-100 * wrong[0][0])
+    assert {each.domain for each in found.mistakes} == {"d"}
+    counts = [images for *_, images in found.confusions]
+    assert sum(counts) == len(wrong)
+    assert counts == sorted(counts, reverse=True)
+    row, column = (NAMES.index(name) for name in found.confusions[0][:2])
+    assert found.confusion[row][column] == counts[0]
+    assert row != column
+    one, other = (Mistake("1.png", domain, "a", "b", 90.0) for domain in ("day", "night"))
+    assert one.key != other.key
+
+
+def test_classes_without_images_or_predictions_have_no_figures() -> None:
+    probabilities = np.array([[0.6, 0.4, 0.0], [0.7, 0.3, 0.0]])
+    names = ["a", "b", "new"]
+    found = diagnose_classes(probabilities, np.array([0, 2]), names, paths=["x"] * 2, domains="d")
+    assert found.per_class == {
+        "a": ClassFigures(1, 100.0, 50.0),
+        "b": ClassFigures(0, None, None),
+        "new": ClassFigures(1, 0.0, None),
+    }
+    assert found.balanced_accuracy == 50
+
+
+@given(seed=SEEDS, cut=st.integers(1, N - 1))
+def test_domains_add_up_to_the_whole(seed: int, cut: int) -> None:
+    whole = of_classes(seed)
+    found = add_up([of_classes(seed, slice(cut)), of_classes(seed, slice(cut, None))])
+    assert found.confusion == whole.confusion
+    assert found.mistakes == whole.mistakes
+    assert found.reliability.error == pytest.approx(whole.reliability.error)
+
+
+def test_other_classes_are_added() -> None:
+    p = np.array([[0.9, 0.1]])
+    one = diagnose_classes(p, np.array([0]), ["a", "b"], paths=["x"], domains="d")
+    two = diagnose_classes(p, np.array([1]), ["c", "a"], paths=["y"], domains="e")
+    found = add_up([one, two])
+    assert found.classes == ("a", "b", "c")
+    assert found.confusion == ((1, 0, 1), (0, 0, 0), (0, 0, 0))
+
+
+# --- labels --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS)
+def test_figures_of_labels_are_those_of_scikit_learn(seed: int) -> None:
+    probabilities, y = labels(seed)
+    guessed, found = (probabilities > 0.5).astype(float), of_labels(seed)
+    average = average_precision_score(y, probabilities, average=None)
+    assert found.average_precision == pytest.approx(100 * np.mean(average))
+    assert found.exact_match == pytest.approx(100 * accuracy_score(y, guessed))
+    precision = precision_score(y, guessed, average=None, zero_division=np.nan)
+    recall = recall_score(y, guessed, average=None)
+    for at, each in enumerate(found.per_label.values()):
+        assert each.images == y[:, at].sum()
+        assert each.average_precision == pytest.approx(100 * average[at])
+        assert each.recall == pytest.approx(100 * recall[at])
+        known = np.nan if each.precision is None else each.precision
+        assert known == pytest.approx(100 * precision[at], nan_ok=True)
+
+
+def test_the_most_confident_mistake_of_each_image_is_listed() -> None:
+    probabilities, y = labels(3)
+    wrong = []
+    for row in range(N):
+        each = [
+            (p if p > 0.5 else 1 - p, name, bool(has))
+            for p, has, name in zip(probabilities[row], y[row], NAMES, strict=False)
+            if (p > 0.5) != bool(has)
+        ]
+        wrong += [(*max(each), f"{row}.jpg")] if each else []
+    wrong.sort(reverse=True)
+    found = of_labels(3).mistakes
+    assert [(each.label, each.has, each.path) for each in found] == [w[1:] for w in wrong[:12]]
+    assert [each.confidence for each in found] == pytest.approx([100 * w[0] for w in wrong[:12]])
+    p, truth = np.array([[0.9, 0.8], [0.2, 0.1]]), np.array([[1.0, 0.0], [0.0, 0.0]])
+    few = diagnose_labels(p, truth, ["cat", "dog"], paths=["a", "b"], domains=["d", "e"])
+    assert few.per_label["dog"] == LabelFigures(0, None, None, 0.0)  # of no image
+    assert (few.average_precision, few.exact_match) == (100, 50)
+    assert [(each.path, each.domain) for each in few.mistakes] == [("a", "d")]
+
+
+# --- numbers -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=SEEDS)
+def test_figures_of_numbers_are_those_of_scikit_learn(seed: int) -> None:
+    predicted, y = numbers(seed)
+    found = of_numbers(seed)
+    assert found.explained_variance == pytest.approx(100 * r2_score(y, predicted))
+    assert found.absolute_error == pytest.approx(mean_absolute_error(y, predicted))
+    for at, mine in enumerate(found.per_output.values()):
+        assert mine.explained_variance == pytest.approx(100 * r2_score(y[:, at], predicted[:, at]))
+        assert mine.absolute_error == pytest.approx(mean_absolute_error(y[:, at], predicted[:, at]))
+        assert mine.bias == pytest.approx(np.mean(predicted[:, at]) - np.mean(y[:, at]))
+        expected = sorted(range(N), key=lambda row: -abs(predicted[row, at] - y[row, at]))[:12]
+        assert [each.path for each in mine.largest] == [f"{row}.jpg" for row in expected]
+        first = predicted[expected[0], at] - y[expected[0], at]
+        assert mine.largest[0].error == pytest.approx(first)
+    assert (mine.largest[0].domain, mine.largest[0].output) == ("photo", "height")
+    above, ranges = -np.inf, found.per_output["age"].ranges
+    assert sum(each.images for each in ranges) == N
+    assert len(ranges) == 5
+    for part in ranges:  # of ascending true values
+        assert part.low > above
+        above = part.high
+        rows = [row for row, value in enumerate(y[:, 0]) if part.low <= value <= part.high]
+        assert part.images == len(rows) == N / 5
+        errors = [predicted[row, 0] - y[row, 0] for row in rows]
+        assert part.bias == pytest.approx(np.mean(errors))
+        assert part.absolute_error == pytest.approx(np.mean(np.abs(errors)))
+
+
+def test_equal_values_are_in_one_range_and_exact_predictions_no_errors() -> None:
+    y = np.array([[1.0]] * 9 + [[2.0]])
+    found = diagnose_numbers(y + 1, y, ["y"], paths=[""] * 10, domains="d").per_output["y"]
+    assert [(each.low, each.high, each.images) for each in found.ranges] == [(1, 1, 9), (2, 2, 1)]
+    exact = diagnose_numbers(y, y, ["y"], paths=[""] * 10, domains=["d"] * 10)
+    assert exact.explained_variance == 100
+    assert exact.per_output["y"].largest == ()
+
+
+# --- calibration ---------------------------------------------------------------------------------
+
+
+def sure(seed: int, n: int = 60) -> tuple[Any, Any]:
+    rng = np.random.default_rng(seed)
+    confidence = rng.random(n)
+    return confidence, rng.random(n) < confidence**2
+
+
+@given(seed=SEEDS, n_bins=st.integers(1, 20))
+def test_bins_are_those_of_a_loop(seed: int, n_bins: int) -> None:
+    confidence, correct = sure(seed)
+    found = reliability(confidence, correct, n_bins)
+    bins, error = iter(found.bins), 0.0
+    for b in range(n_bins):
+        rows = [r for r, c in enumerate(confidence) if b / n_bins < c <= (b + 1) / n_bins]
+        if not rows:
+            continue
+        mine = next(bins)
+        mean, right = np.mean(confidence[rows]), np.mean(correct[rows])
+        assert (mine.low, mine.high) == (100 * b / n_bins, 100 * (b + 1) / n_bins)
+        counted = (mine.images, mine.confidence, mine.accuracy)
+        assert counted == pytest.approx((len(rows), 100 * mean, 100 * right))
+        error += len(rows) / 60 * abs(right - mean)
+    assert next(bins, None) is None
+    assert found.error == pytest.approx(100 * error)
+    assert (found.images, found.accuracy) == pytest.approx((60, 100 * correct.mean()))
+    assert found.confidence == pytest.approx(100 * confidence.mean())
+
+
+def test_bins_are_those_of_scikit_learn() -> None:
+    confidence, correct = sure(1, 500)
+    found = reliability(confidence, correct, 10)
+    right, mean = calibration_curve(correct, confidence, n_bins=10)
+    assert [each.accuracy for each in found.bins] == pytest.approx(100 * right)
+    assert [each.confidence for each in found.bins] == pytest.approx(100 * mean)
+    certain = reliability(np.array([0.0, 1.0]), np.array([False, True]), 4)
+    assert certain == Reliability((Bin(0, 25, 1, 0, 0), Bin(75, 100, 1, 100, 100)), 0.0)
+
+
+@given(seed=SEEDS, cut=st.integers(1, 59))
+def test_parts_together_are_the_whole(seed: int, cut: int) -> None:
+    confidence, correct = sure(seed)
+    whole = reliability(confidence, correct)
+    parts = [reliability(confidence[s], correct[s]) for s in (slice(cut), slice(cut, None))]
+    found = merged(parts)
+    assert found.error == pytest.approx(whole.error)
+    for mine, expected in zip(found.bins, whole.bins, strict=True):
+        assert (mine.low, mine.high, mine.images) == (expected.low, expected.high, expected.images)
+        assert mine.confidence == pytest.approx(expected.confidence)
+        assert mine.accuracy == pytest.approx(expected.accuracy)
+
+
+# --- all -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [of_classes, of_labels, of_numbers])
+def test_a_diagnosis_is_restored_from_json(made: Any) -> None:
+    found = made(5)
+    document = json.loads(json.dumps(found.to_dict()))
+    assert document["images"] == N
+    assert type(found).from_dict(document) == found
+    if made is of_classes:
+        assert document["accuracy"] == found.accuracy
+        assert document["per_class"]["ant"]["images"] == found.per_class["ant"].images
+        with pytest.raises(InputError, match="damaged"):
+            ClassDiagnosis.from_dict(document | {"confusion": [[1]]})
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    p, y = classes(0)
+    confidence, correct = sure(0)
+    about: dict[str, Any] = {"paths": paths(), "domains": "d"}
+    parts = [reliability(confidence, correct, n) for n in (10, 7)]
+    for call, words in (
+        (lambda: diagnose_classes(p, y, "abc", **about), "3 classes"),
+        (lambda: diagnose_classes(p, y - 1, NAMES, **about), "from 0 to 3, got -1"),
+        (lambda: add_up([]), "no diagnosis"),
+        (lambda: diagnose_labels(*labels(0), ["cat"], **about), r"\(40, 3\)"),
+        (lambda: diagnose_numbers(*numbers(0), ["age"], **about), r"\(40, 2\)"),
+        (lambda: merged(parts), "overlap"),
+        (lambda: reliability(confidence[:0], correct[:0]), "0 confidences"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
