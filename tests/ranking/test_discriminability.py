@@ -14,8 +14,8 @@ from tests.oracles import bayes
 from tests.ranking.data import CASES, Data, folds_of, simulate_domains
 
 from oodzoo.evidence import Spectrum, decompose, maximise_evidence
-from oodzoo.ranking.discriminability import discriminability
 from oodzoo.ranking.folds import Fold
+from oodzoo.ranking.zood import discriminability
 
 
 @pytest.mark.parametrize("case", CASES)

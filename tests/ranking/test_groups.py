@@ -18,11 +18,9 @@ from tests.ranking.data import Arrays, Data, folds_of, saved, simulate_models
 import oodzoo
 from oodzoo.features.source import ArraySource
 from oodzoo.ranking.folds import Fold, leave_one_domain_out, leave_two_domains_out
-from oodzoo.ranking.groups import SharedGroups
-from oodzoo.ranking.inputs import Inputs, read_inputs
+from oodzoo.ranking.inputs import Inputs, SharedGroups, read_inputs
 from oodzoo.ranking.ranker import rank_for_test_domains
-from oodzoo.ranking.ridge import RIDGES
-from oodzoo.ranking.transfer import Transfer
+from oodzoo.ranking.ridge import RIDGES, Transfer
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import writing
 

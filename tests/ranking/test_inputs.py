@@ -12,7 +12,7 @@ from tests.ranking.data import Data, simulate_domains
 from oodzoo.features.source import ArraySource
 from oodzoo.ranking.folds import leave_one_domain_out, leave_two_domains_out
 from oodzoo.ranking.inputs import Inputs, read_inputs
-from oodzoo.ranking.transfer import Transfer
+from oodzoo.ranking.ridge import Transfer
 
 CASES: dict[str, Callable[[], Data]] = {
     "n < d": lambda: simulate_domains([12, 10, 14], 60),

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.oracles.intervals import pareto_optimal
 
 from oodzoo.features.source import Facts
-from oodzoo.ranking.pareto import costs, pareto_front
+from oodzoo.ranking.rows import costs, pareto_front
 
 VALUES = st.dictionaries(
     st.text("abcdefgh", min_size=1, max_size=2),

@@ -17,8 +17,7 @@ import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.moments import Moments, merge
 from oodzoo.ranking.folds import Fold, leave_one_domain_out, leave_two_domains_out
-from oodzoo.ranking.ridge import RIDGES, RidgePath
-from oodzoo.ranking.transfer import Transfer
+from oodzoo.ranking.ridge import RIDGES, RidgePath, Transfer
 from oodzoo.task import Kind
 
 Data = dict[str, tuple[NDArray[np.float64], NDArray[np.float64]]]

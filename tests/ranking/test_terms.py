@@ -14,8 +14,8 @@ from tests.ranking.data import Data, lacking, moments_of, simulate_models
 from oodzoo.features.source import as_source
 from oodzoo.ranking.folds import Fold, Stability, leave_one_domain_out
 from oodzoo.ranking.intervals import covariance_of_means
+from oodzoo.ranking.ridge import Transfer
 from oodzoo.ranking.terms import FOLD_SCORES, Terms, image_covariances, score_table
-from oodzoo.ranking.transfer import Transfer
 
 Floats = NDArray[np.float64]
 

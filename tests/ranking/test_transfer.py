@@ -11,7 +11,7 @@ from tests.ranking.data import CASES, Data, lacking, moments_of, simulate_domain
 from tests.ranking.odd_domains import ODD_CASES, moved
 
 from oodzoo.moments import Moments
-from oodzoo.ranking.transfer import Transfer, into, mean_into
+from oodzoo.ranking.ridge import Transfer, into, mean_into
 
 quick = settings(max_examples=15, deadline=None)
 seeds = st.integers(0, 10_000)

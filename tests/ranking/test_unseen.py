@@ -28,8 +28,8 @@ import oodzoo
 from oodzoo.ranking import ranker
 from oodzoo.ranking.folds import leave_one_domain_out, leave_two_domains_out
 from oodzoo.ranking.ranker import rank_for_test_domains
-from oodzoo.ranking.transfer import Transfer
-from oodzoo.ranking.unseen import reliability, standardised, unseen_scores
+from oodzoo.ranking.ridge import Transfer
+from oodzoo.ranking.terms import reliability, standardised, unseen_scores
 
 quick = settings(max_examples=60, deadline=None)
 seeds = st.integers(0, 10_000)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.errors import InputError
-from oodzoo.ranking.weights import normalised_weights
+from oodzoo.ranking.ranker import normalised_weights
 
 DOMAINS = ["art", "photo", "sketch"]
 

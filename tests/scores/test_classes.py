@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 
 from oodzoo.backend import backend
-from oodzoo.scores.classes import centre, class_means, one_hot, standardise
+from oodzoo.scores.statistics import centre, class_means, one_hot, standardise
 
 NUMPY = backend()
 

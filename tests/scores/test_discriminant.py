@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from oodzoo.backend import backend
-from oodzoo.scores.discriminant import log_joint, log_softmax, shrink
+from oodzoo.scores.statistics import log_joint, log_softmax, shrink
 
 NUMPY = backend()
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oodzoo.scores.inputs import as_classes
-from oodzoo.scores.sampling import generator, stratified_folds, stratified_order
+from oodzoo.scores.inputs import as_classes, generator, stratified_folds, stratified_order
 
 
 def test_every_prefix_of_the_order_is_stratified() -> None:

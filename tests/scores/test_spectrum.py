@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oodzoo.backend import backend
-from oodzoo.scores.spectrum import principal_components, spectrum
+from oodzoo.scores.statistics import principal_components, spectrum
 
 NUMPY = backend()
 
