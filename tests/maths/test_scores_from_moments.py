@@ -34,14 +34,6 @@ NUMPY = backend()
 every_score = pytest.mark.parametrize("name", NAMES)
 
 
-@pytest.fixture(params=["numpy", "torch"])
-def device(request: pytest.FixtureRequest) -> str | None:
-    if request.param == "numpy":
-        return None
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    return "cpu"
-
-
 def from_moments(name: str, p: Problem, device: str | None) -> float:
     source = ArraySource({"net": p.X}, p.y, p.domains)
     moments = {d: m.to(device) for d, m in domain_moments(source, "net", device).items()}
