@@ -29,7 +29,7 @@ from oodzoo.features.source import FeatureSource, StoreSource
 from oodzoo.features.target import Target
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
-from oodzoo.testbed.truth import head_accuracy
+from oodzoo.testbed.measurement import head_accuracy
 
 HEADER = [
     "store", "images", "regret", "w. tau", "measured", "expected", "error", "reference",

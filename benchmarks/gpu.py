@@ -26,7 +26,7 @@ from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.source import ArraySource
 from oodzoo.moments import Moments, domain_moments
 from oodzoo.ranking.folds import leave_one_domain_out
-from oodzoo.ranking.transfer import Transfer
+from oodzoo.ranking.ridge import Transfer
 from oodzoo.scores.compute import compute_score
 from oodzoo.store.index import SHARD_ROWS
 from oodzoo.zoo.model import Model

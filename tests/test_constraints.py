@@ -1,4 +1,4 @@
-"""Rules for models; `tests/ranking/test_constraints.py` has more, for stored models."""
+"""Rules for models; `tests/messages/test_rank.py` has more, for stored models."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.conftest import Run
 
 from oodzoo.demo import write_digits
 from oodzoo.record import read_run
-from oodzoo.testbed import TestBed, judging, results, runner
+from oodzoo.testbed import TestBed, bed, results, runner
 from oodzoo.zoo import load_zoo
 
 
@@ -92,7 +92,7 @@ def test_every_stage_is_shown_and_scores_are_judged_once(
 
     def judge(*arguments: Any, **options: Any) -> TestBed:
         calls.append(arguments)
-        return judging.judge(*arguments, **options)
+        return bed.judge(*arguments, **options)
 
     for module in (runner, results):
         monkeypatch.setattr(module, "judge", judge)

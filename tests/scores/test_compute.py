@@ -1,13 +1,20 @@
+"""Scores of the models of a source: what functions get, and what becomes of their values."""
+
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.joint_space import joint_space, stored_space
+from tests.oracles import zero_shot as oracle
 
+import oodzoo
 from oodzoo import scores
 from oodzoo.errors import InputError
-from oodzoo.features.source import ArraySource
+from oodzoo.features.importing import import_features
+from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.scores.compute import MissingHeadError, compute_score, compute_scores, is_own
 
 Y = np.arange(12) % 3
@@ -23,7 +30,8 @@ class HeadSource(ArraySource):
 
 
 @pytest.fixture
-def source(rng: np.random.Generator) -> HeadSource:
+def source() -> HeadSource:
+    rng = np.random.default_rng(7)
     features = {name: np.eye(3)[Y] + rng.normal(size=(12, 3)) for name in ("head", "bare")}
     return HeadSource(features, Y, DOMAINS)
 
@@ -32,20 +40,12 @@ def features_of(source: HeadSource, domains: Any) -> Any:
     return np.concatenate([f for d in domains for f, _ in source.shards("head", d)])
 
 
-def test_features_labels_and_domains_are_passed(source: HeadSource) -> None:
-    X = features_of(source, "abc")
+def test_features_labels_domains_and_outputs_are_passed(source: HeadSource) -> None:
+    X, rows = features_of(source, "abc"), DOMAINS != "b"
     assert compute_score(source, scores.get("knn"), "head") == scores.knn(X, Y, DOMAINS)
-    assert compute_score(source, scores.get("parc"), "head") == scores.parc(X, Y)
-
-
-def test_some_domains_only(source: HeadSource) -> None:
-    X = features_of(source, "ac")
-    rows = DOMAINS != "b"
-    assert compute_score(source, scores.get("parc"), "head", ["a", "c"]) == scores.parc(X, Y[rows])
-
-
-def test_outputs_of_the_head_are_passed(source: HeadSource) -> None:
-    logits = 2 * features_of(source, "abc")
+    found = compute_score(source, scores.get("parc"), "head", ["a", "c"])
+    assert found == scores.parc(X[rows], Y[rows])
+    logits = 2 * X
     probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     found = compute_score(source, scores.get("leep"), "head")
     assert found == pytest.approx(scores.leep(probabilities, Y))
@@ -61,51 +61,38 @@ def test_models_without_a_head_are_skipped_with_a_reason(source: HeadSource) -> 
     assert compute_scores(source, "nce", "abc", models=["head"]) == (totals, {})
 
 
-def test_a_failing_score_of_another_package(source: HeadSource) -> None:
+def failing(error: Exception) -> Any:
     def broken(X: Any, y: Any) -> float:
-        raise ZeroDivisionError("no samples")
+        raise error
 
-    score = scores.Score("broken", broken)
-    with pytest.raises(
-        InputError, match="score 'broken' of model 'head' failed: ZeroDivisionError: no samples"
-    ):
-        compute_score(source, score, "head")
-
-
-def test_an_error_without_a_message_or_of_many_lines(source: HeadSource) -> None:
-    def silent(X: Any, y: Any) -> float:
-        raise AssertionError
-
-    def loud(X: Any, y: Any) -> float:
-        raise InputError("first\nsecond")
-
-    with pytest.raises(InputError, match=r"of model 'head' failed: AssertionError$"):
-        compute_score(source, scores.Score.of_function(silent), "head")
-    with pytest.raises(InputError, match=r"of model 'head' failed: InputError: first second$") as e:
-        compute_score(source, scores.Score.of_function(loud), "head")
-    assert isinstance(e.value.__cause__, InputError)
+    return broken
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("function", "says"),
     [
-        (float("nan"), "nan"),
-        (float("-inf"), "-inf"),
-        (None, "None"),
-        ("0.5", "'0.5'"),
-        (1j, "1j"),
-        ([0.5], r"\[0.5\]"),
-        (np.zeros(3), r"an array of shape \(3,\)"),
-        (np.zeros((1, 1)), r"an array of shape \(1, 1\)"),
-        (np.float32("nan"), "nan"),
+        (failing(ZeroDivisionError("no samples")), "failed: ZeroDivisionError: no samples"),
+        (failing(AssertionError()), "failed: AssertionError"),
+        (failing(InputError("first\nsecond")), "failed: InputError: first second"),
+        *(
+            (lambda X, y, value=value: value, rf"must be a finite number, got {shown}")
+            for value, shown in [
+                (float("nan"), "nan"),
+                (float("-inf"), "-inf"),
+                (None, "None"),
+                ("0.5", "'0.5'"),
+                (1j, "1j"),
+                ([0.5], r"\[0.5\]"),
+                (np.zeros(3), r"an array of shape \(3,\)"),
+                (np.zeros((1, 1)), r"an array of shape \(1, 1\)"),
+                (np.float32("nan"), "nan"),
+            ]
+        ),
     ],
 )
-def test_a_value_that_is_not_a_finite_number(source: HeadSource, value: Any, shown: str) -> None:
-    score = scores.Score("odd", lambda X, y: value)
-    with pytest.raises(
-        InputError, match=f"^score 'odd' of model 'head' must be a finite number, got {shown}$"
-    ):
-        compute_score(source, score, "head")
+def test_a_score_that_fails_is_one_line(source: HeadSource, function: Any, says: str) -> None:
+    with pytest.raises(InputError, match=f"^score 'odd' of model 'head' {says}$"):
+        compute_score(source, scores.Score("odd", function), "head")
 
 
 @pytest.mark.parametrize("value", [2, np.float32(2), np.int64(2), np.array(2.0)])
@@ -114,15 +101,8 @@ def test_numbers_of_other_types(source: HeadSource, value: Any) -> None:
     assert (found, type(found)) == (2.0, float)
 
 
-def test_a_tensor_without_dimensions(source: HeadSource, torch: Any) -> None:
-    score = scores.Score("tensor", lambda X, y: torch.tensor(2.0, requires_grad=True))
-    assert compute_score(source, score, "head") == 2.0
-
-
 @pytest.mark.parametrize(("d", "expected"), [(11, "moments"), (12, "arrays"), (13, "arrays")])
-def test_moments_where_there_are_more_samples_than_features(
-    rng: np.random.Generator, d: int, expected: str
-) -> None:
+def test_moments_where_there_are_more_samples_than_features(d: int, expected: str) -> None:
     called: list[Any] = []
 
     def from_moments(moments: Any, shards: Any) -> float:
@@ -140,26 +120,75 @@ def test_moments_where_there_are_more_samples_than_features(
 
     y = np.array(["x", "z"] * 3 + ["y"] * 3 + ["z", "x"] * 3)
     domains = np.array(["a"] * 6 + ["b"] * 3 + ["c"] * 6)
-    source = ArraySource({"net": rng.normal(size=(15, d))}, y, domains)
+    features = np.random.default_rng(7).normal(size=(15, d))
+    source = ArraySource({"net": features}, y, domains)
     score = scores.Score("mine", from_arrays, from_moments=from_moments)
     assert compute_score(source, score, "net", ["a", "c"]) == 1.0
     assert called == [expected]
 
 
-def test_functions_of_others_get_numpy_arrays(source: HeadSource, torch: Any) -> None:
+def test_functions_of_others_get_numpy_arrays_and_may_return_tensors(source: HeadSource) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     seen = []
-    score = scores.Score.of_function(lambda X, y: float(seen.append(type(X)) or 1))  # type: ignore[func-returns-value]
-    assert compute_score(source, score, "head", device="cpu") == 1.0
+
+    def mine(X: Any, y: Any) -> Any:
+        seen.append(type(X))
+        return torch.tensor(2.0, requires_grad=True)
+
+    score = scores.Score.of_function(mine)
+    assert compute_score(source, score, "head", device="cpu") == 2.0
     assert seen == [np.ndarray]
-
-
-@pytest.mark.parametrize("name", ["knn", "parc", "transrate", "logme", "lda"])
-def test_on_a_device(source: HeadSource, torch: Any, name: str) -> None:
-    on_cpu, _ = compute_scores(source, name, "abc", device="cpu")
-    expected, _ = compute_scores(source, scores.get(name), "abc")
-    assert on_cpu == pytest.approx(expected, rel=1e-9)
-
-
-def test_is_own() -> None:
     assert is_own(scores.get("logme"))
-    assert not is_own(scores.Score("other", lambda X, y: 0.0))
+    assert not is_own(score)
+
+
+def test_moments_of_a_store_are_read_from_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    features = np.random.default_rng(0).normal(size=(90, 4))
+    y, domains = np.arange(90) % 3, np.arange(90) // 30
+    np.savez(tmp_path / "f.npz", labels=y, domains=domains, net=features)
+    source = StoreSource(import_features([tmp_path / "f.npz"], tmp_path / "store"))
+    first = compute_score(source, scores.get("logme"), "net")
+
+    def read(*_: Any) -> Any:
+        raise AssertionError("the features are read again")
+
+    monkeypatch.setattr(StoreSource, "shards", read)
+    assert compute_score(source, scores.get("logme"), "net") == first
+
+
+# --- embeddings of the classes --------------------------------------------------------------------
+
+
+def test_zero_shot_scores_of_a_store(tmp_path: Path) -> None:
+    space = joint_space()
+    source = StoreSource(stored_space(tmp_path, space))
+    score, X, domains = scores.get("zero_shot"), space.features["clip"], space.domains
+    codes = np.unique(space.y, return_inverse=True)[1]
+    expected = oracle.accuracy(X, space.texts, codes, domains)
+    assert compute_score(source, score, "clip") == pytest.approx(expected, rel=1e-12)
+    here = domains == "d1"
+    one = oracle.accuracy(X[here], space.texts, codes[here])
+    assert compute_score(source, score, "clip", ["d1"]) == pytest.approx(one, rel=1e-12)
+    with pytest.raises(MissingHeadError, match="needs embeddings of the classes by a text tower"):
+        compute_score(source, score, "plain")
+    ranking = oodzoo.rank(source, score="zero_shot")
+    assert [row.model for row in ranking.rows] == ["clip"]
+    assert "plain" in ranking.left_out
+    seen: list[tuple[int, ...]] = []
+
+    def nearest(X: Any, texts: Any, y: Any) -> float:
+        seen.extend([X.shape, texts.shape, y.shape])
+        return 1.0
+
+    mine = scores.Score("nearest", nearest, needs="class_embeddings")
+    assert compute_score(source, mine, "clip") == 1.0
+    assert seen == [(len(codes), X.shape[1]), space.texts.shape, codes.shape]
+
+
+def test_a_store_without_texts(tmp_path: Path) -> None:
+    store = stored_space(tmp_path, joint_space(n=8, n_domains=2), texts=False)
+    message = "the score 'zero_shot' cannot be computed for any model: .*rerun oodzoo extract"
+    with pytest.raises(InputError, match=message):
+        oodzoo.rank(store, score="zero_shot")

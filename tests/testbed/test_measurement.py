@@ -19,8 +19,7 @@ from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.scores import registry
 from oodzoo.store.class_embeddings import write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.testbed.measurement import PAPER, Measurement, measure
-from oodzoo.testbed.truth import head_accuracy
+from oodzoo.testbed.measurement import PAPER, Measurement, head_accuracy, measure
 
 
 @pytest.fixture(scope="module")

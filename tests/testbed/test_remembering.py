@@ -8,7 +8,7 @@ from tests.testbed.data import arrays, source
 
 from oodzoo.features.source import ArraySource, FeatureSource
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
-from oodzoo.testbed.remembering import Remembering
+from oodzoo.testbed.measurement import MemoisedSource
 
 
 class Counting(ArraySource):
@@ -23,7 +23,7 @@ class Counting(ArraySource):
 
 def test_several_scores_share_the_folds() -> None:
     counting = Counting(*arrays())
-    remembering = Remembering(counting)
+    remembering = MemoisedSource(counting)
     rank(remembering, score="zood")
     once = counting.reads
     assert rank(remembering, score="accuracy") == rank(source(), score="accuracy")
@@ -33,7 +33,7 @@ def test_several_scores_share_the_folds() -> None:
 
 
 def test_rankings_of_both_kinds_are_kept_apart() -> None:
-    remembering = Remembering(source())
+    remembering = MemoisedSource(source())
     assert rank(remembering) == rank(source())
     assert rank_for_test_domains(remembering) == rank_for_test_domains(source())
 
@@ -41,14 +41,14 @@ def test_rankings_of_both_kinds_are_kept_apart() -> None:
 def test_a_warning_is_given_once() -> None:
     features, y, domains = arrays()
     far = ArraySource({"far": features["best"] + 1e6}, y, domains)
-    remembering = Remembering(far)
+    remembering = MemoisedSource(far)
     with pytest.warns(UserWarning, match="times their spread"):
         rank(remembering, score="zood")
     rank(remembering, score="accuracy")  # a second warning would be an error
 
 
 def test_the_rest_is_that_of_the_source() -> None:
-    one, two = source(), Remembering(source())
+    one, two = source(), MemoisedSource(source())
     assert isinstance(two, FeatureSource)
     assert (two.models, two.domains, two.classes) == (one.models, one.domains, one.classes)
     assert (two.labels("d1") == one.labels("d1")).all()
@@ -64,4 +64,4 @@ def test_the_rest_is_that_of_the_source() -> None:
 def test_the_task_is_that_of_the_source() -> None:
     features, _, domains = arrays()
     numbers = np.random.default_rng(0).normal(size=len(domains))
-    assert Remembering(ArraySource(features, numbers, domains)).task.kind == "regression"
+    assert MemoisedSource(ArraySource(features, numbers, domains)).task.kind == "regression"

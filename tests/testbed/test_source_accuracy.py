@@ -12,7 +12,7 @@ from tests.testbed.data import store
 from oodzoo.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.testbed import run
-from oodzoo.testbed.source_accuracy import published_accuracies, read_timm_results
+from oodzoo.testbed.external import published_accuracies, read_timm_results
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 HEADER = "model,top1,top1_err,top5,top5_err,param_count,img_size,crop_pct,interpolation\n"

@@ -12,7 +12,7 @@ from tests.oracles import ties as oracle
 
 from oodzoo.ranking.intervals import CONFIDENCE
 from oodzoo.testbed.agreement import Resampled, UnseenDomain
-from oodzoo.testbed.ties import Difference, behind, simultaneous_intervals, tied_pairs
+from oodzoo.testbed.correlation import Difference, behind, simultaneous_intervals, tied_pairs
 
 numbers = st.integers(-40, 40).map(lambda n: n / 8)
 draws = st.integers(1, 4).flatmap(

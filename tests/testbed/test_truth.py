@@ -15,7 +15,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.heads.linear import fit_head
-from oodzoo.testbed.truth import head_accuracy
+from oodzoo.testbed.measurement import head_accuracy
 
 
 def test_accuracy_is_that_of_a_head_fitted_to_the_other_domains() -> None:

@@ -33,10 +33,9 @@ def left_out_regressions(
     n_outputs: int,
     left_out: Sequence[AbstractSet[int]],
     *,
-    ridges: Sequence[float] = RIDGES,
     device: str | None = None,
 ) -> list[NDArray[np.float64]]:
-    """Predict left-out domains by ridge regressions of the other domains, for each ridge.
+    """Predict left-out domains by ridge regressions of the other domains, for each of `RIDGES`.
 
     Left-out samples have no influence on the fit. All cores are used, so one call at a time is
     enough.
@@ -48,7 +47,6 @@ def left_out_regressions(
     n_outputs : int
     left_out : sequence of set of int
         For each head, the domains to leave out: at least one, and not all.
-    ridges : sequence of float
     device : str, optional
         Compute with NumPy if None, else with PyTorch on this device.
 
@@ -61,16 +59,15 @@ def left_out_regressions(
     --------
     >>> features, domains = np.float32([[0], [1], [2], [0], [1], [2]]), np.repeat([0, 1], 3)
     >>> samples = Samples(features, 10.0 * features, domains)
-    >>> (first,) = left_out_regressions(samples, 1, [{0}], ridges=[1e-6])
-    >>> first.round(2).tolist()
-    [[[0.0], [10.0], [20.0]]]
+    >>> (first,) = left_out_regressions(samples, 1, [{0}])
+    >>> first[0].round(1).tolist()
+    [[0.0], [10.0], [20.0]]
     """
     check_numbers(samples, n_outputs)
-    _check_ridges(ridges)
     masks = left_out_masks(samples, left_out)
     on = backend(device)
     features = on.asarray(samples.features)
-    calls = [(features, samples.labels, mask, ridges, on) for mask in masks]
+    calls = [(features, samples.labels, mask, on) for mask in masks]
     return call_for_sets(_left_out_regressions, calls, samples.features.size, on_cpu=on.is_numpy)
 
 
@@ -106,7 +103,8 @@ def fit_regression_head(samples: Samples, n_outputs: int, ridge: float) -> Linea
     [[9.0]]
     """
     check_numbers(samples, n_outputs)
-    _check_ridges([ridge])
+    if not (math.isfinite(ridge) and ridge > 0):
+        raise InputError(f"the ridge must be a number above 0, got {ridge!r}")
     with blas_threads(samples.features.size):
         fit = solve_ridges(samples.features, samples.labels, [ridge], backend())
     weights = fit.weights[0].T / np.where(fit.std > 0, fit.std, 1)
@@ -117,14 +115,8 @@ def _left_out_regressions(
     features: Array,
     labels: NDArray[np.float64],
     left_out: NDArray[np.bool_],
-    ridges: Sequence[float],
     on: Backend,
 ) -> NDArray[np.float64]:
     rows = features[on.asarray(~left_out)]
-    fit = solve_ridges(rows, labels[~left_out], ridges, on)
+    fit = solve_ridges(rows, labels[~left_out], RIDGES, on)
     return fit.outputs(features[on.asarray(left_out)])
-
-
-def _check_ridges(ridges: Sequence[float]) -> None:
-    if not len(ridges) or not all(math.isfinite(ridge) and ridge > 0 for ridge in ridges):
-        raise InputError(f"ridges must be one or more numbers above 0, got {list(ridges)}")

@@ -48,10 +48,9 @@ def left_out_ridges(
     n_classes: int,
     left_out: Sequence[AbstractSet[int]],
     *,
-    settings: Sequence[tuple[float, float]] = SETTINGS,
     device: str | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Predict left-out domains by ridge heads fitted to the other domains, for each setting.
+    """Predict left-out domains by ridge heads fitted to the other domains, for each of `SETTINGS`.
 
     Left-out samples have no influence on the fit. All cores are used, so one call at a time is
     enough.
@@ -62,8 +61,6 @@ def left_out_ridges(
     n_classes : int
     left_out : sequence of set of int
         For each head, the domains to leave out: at least one, and not all.
-    settings : sequence of (float, float)
-        Pairs of a ridge and a temperature. Each ridge is solved once.
     device : str, optional
         Compute with NumPy if None, else with PyTorch on this device.
 
@@ -85,11 +82,10 @@ def left_out_ridges(
     [0, 0, 1, 1]
     """
     check_samples(samples, n_classes)
-    _check_settings(settings)
     masks = left_out_masks(samples, left_out)
     on = backend(device)
     features = on.asarray(samples.features)
-    calls = [(features, samples.labels, mask, n_classes, settings, on) for mask in masks]
+    calls = [(features, samples.labels, mask, n_classes, on) for mask in masks]
     return call_for_sets(_left_out_ridges, calls, samples.features.size, on_cpu=on.is_numpy)
 
 
@@ -107,7 +103,7 @@ def fit_ridge_head(
     samples : Samples
     n_classes : int
     ridge, temperature : float
-        One pair of the `settings` of :func:`left_out_ridges`.
+        One of `SETTINGS`, or another pair of positive numbers.
 
     Examples
     --------
@@ -119,7 +115,10 @@ def fit_ridge_head(
     """
     check_samples(samples, n_classes)
     require_two_classes(samples.labels)
-    _check_settings([(ridge, temperature)])
+    if not all(math.isfinite(number) and number > 0 for number in (ridge, temperature)):
+        raise InputError(
+            f"ridge and temperature must be numbers above 0, got {ridge!r} and {temperature!r}"
+        )
     with blas_threads(samples.features.size):
         hot, present = one_hot(samples.labels)
         fit = solve_ridges(samples.features, hot.T, [ridge], backend())
@@ -304,8 +303,7 @@ def _predict_split(
             missing = np.flatnonzero(~np.isin(present, labels[folds != fold]))
             outputs[:, np.flatnonzero(folds == fold)[:, None], missing] = -np.inf
     logs = [
-        _log_probabilities(each, present, SETTINGS, RIDGES, n_classes)
-        for each in (*found.partitions, found.rest)
+        _log_probabilities(each, present, n_classes) for each in (*found.partitions, found.rest)
     ]
     return SplitOutputs(logs[:-1], logs[-1])
 
@@ -313,14 +311,12 @@ def _predict_split(
 def _log_probabilities(
     outputs: NDArray[np.float64],
     present: NDArray[np.int64],
-    settings: Sequence[tuple[float, float]],
-    ridges: Sequence[float],
     n_classes: int,
 ) -> NDArray[np.float32]:
     """Log-probabilities (n_settings, n, n_classes) from the outputs for each ridge."""
-    result = np.full((len(settings), outputs.shape[1], n_classes), -np.inf, np.float32)
-    for at, (ridge, temperature) in enumerate(settings):
-        result[at][:, present] = log_softmax(temperature * outputs[ridges.index(ridge)], axis=1)
+    result = np.full((len(SETTINGS), outputs.shape[1], n_classes), -np.inf, np.float32)
+    for at, (ridge, temperature) in enumerate(SETTINGS):
+        result[at][:, present] = log_softmax(temperature * outputs[RIDGES.index(ridge)], axis=1)
     return result
 
 
@@ -329,22 +325,10 @@ def _left_out_ridges(
     labels: NDArray[np.int64],
     left_out: NDArray[np.bool_],
     n_classes: int,
-    settings: Sequence[tuple[float, float]],
     on: Backend,
 ) -> NDArray[np.float32]:
     """Log-probabilities (n_settings, n, n_classes) of left-out samples."""
-    ridges = sorted({ridge for ridge, _ in settings})
     hot, present = one_hot(labels[~left_out])
-    fit = solve_ridges(features[on.asarray(~left_out)], hot.T, ridges, on)
+    fit = solve_ridges(features[on.asarray(~left_out)], hot.T, RIDGES, on)
     outputs = fit.outputs(features[on.asarray(left_out)])
-    return _log_probabilities(outputs, present, settings, ridges, n_classes)
-
-
-def _check_settings(settings: Sequence[tuple[float, float]]) -> None:
-    """Raise an InputError unless there are pairs of positive numbers."""
-    numbers = [number for pair in settings for number in pair]
-    if not numbers or not all(math.isfinite(number) and number > 0 for number in numbers):
-        raise InputError(
-            "ridges and temperatures must be one or more pairs of numbers above 0, "
-            f"got {list(settings)}"
-        )
+    return _log_probabilities(outputs, present, n_classes)

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from oodzoo.ranking.terms import ScoreTable
-from oodzoo.ranking.unseen import Floats, standardised
+from oodzoo.ranking.terms import Floats, ScoreTable, standardised
 
 Labels = NDArray[np.int64]
 

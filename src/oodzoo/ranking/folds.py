@@ -34,10 +34,15 @@ from oodzoo.evidence import (
 from oodzoo.features.source import Shard
 from oodzoo.metrics import contributions, second_metric
 from oodzoo.moments import Moments, blocks, label_matrix, merge
-from oodzoo.ranking.discriminability import LinearModel, discriminability
-from oodzoo.ranking.groups import TrainingMoments
+from oodzoo.ranking.inputs import TrainingMoments
 from oodzoo.ranking.ridge import RidgePath
-from oodzoo.ranking.stability import Density, PaperDensity, RelativeDensity
+from oodzoo.ranking.zood import (
+    Density,
+    LinearModel,
+    PaperDensity,
+    RelativeDensity,
+    discriminability,
+)
 from oodzoo.task import Kind
 
 Stability = Literal["robust", "paper"]
@@ -181,8 +186,8 @@ def leave_one_domain_out(
     features. `shards` returns the features and labels behind the moments; `training` the moments
     of a domain to train on for some held-out domains, if not all of them. `n_features` is the
     number of features, if the moments are of fewer coordinates. `stability` chooses
-    :class:`~oodzoo.ranking.stability.RelativeDensity` ("robust") or
-    :class:`~oodzoo.ranking.stability.PaperDensity` ("paper"). `kind` is that of the task. `known`
+    :class:`~oodzoo.ranking.zood.RelativeDensity` ("robust") or
+    :class:`~oodzoo.ranking.zood.PaperDensity` ("paper"). `kind` is that of the task. `known`
     are eigendecompositions of the same features that were computed before, which computed ones are
     added to.
 

@@ -26,7 +26,7 @@ interval of a model's rank reaches from one more than the number of clearly bett
 number of models that are not clearly worse (Mogstad, Romano, Shaikh, Wilhelm, Inference for Ranks,
 2024).
 
-In simulations (``tests/ranking/test_intervals.py``), the intervals contain the rank of the truly
+In simulations (``tests/maths/test_intervals.py``), the intervals contain the rank of the truly
 best of 27 models, ten of them nearly equal, in about 90 % of cases or more. For ranks in the middle
 they are conservative.
 
@@ -119,24 +119,6 @@ class Comparison:
         """Return the models that are statistically tied with this one."""
         differs = self.better[model] | self.better[:, model]
         return [other for other in np.flatnonzero(~differs).tolist() if other != model]
-
-
-def mean_interval(
-    values: Floats, image_variances: Floats, weights: Floats | None = None
-) -> tuple[float, float]:
-    """Compute the 90 % interval of the mean over domains, by Student's t.
-
-    `weights` add up to 1; by default they are equal.
-    """
-    m = len(values)
-    weights = np.full(m, 1 / m) if weights is None else weights
-    mean, freedom = float(values @ weights), _degrees_of_freedom(weights)
-    if freedom == 0:
-        return -np.inf, np.inf
-    squares = weights**2
-    error = np.sqrt(max(squares.sum() * _variance(values, weights), squares @ image_variances))
-    margin = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error)
-    return mean - margin, mean + margin
 
 
 def new_domain_interval(

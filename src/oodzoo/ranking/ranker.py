@@ -1,6 +1,6 @@
 r"""Rank models by leaving each domain out in turn.
 
-The default score is described in :mod:`oodzoo.ranking.unseen`. The ZooD score of a model
+The default score is described in :mod:`oodzoo.ranking.terms`. The ZooD score of a model
 (``score="zood"``) is the mean over held-out domains of
 
 .. math:: \text{discriminability} + \frac1{3C}\,\text{stability}.
@@ -15,8 +15,10 @@ weight λ of each fold.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -48,14 +50,11 @@ from oodzoo.ranking.folds import (
     require_stability,
     unpack,
 )
-from oodzoo.ranking.groups import SharedGroups
-from oodzoo.ranking.inputs import Inputs, read_inputs
+from oodzoo.ranking.inputs import Inputs, SharedGroups, read_inputs
 from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.ridge import RIDGES, RidgePath
+from oodzoo.ranking.ridge import RIDGES, RidgePath, Transfer
 from oodzoo.ranking.rows import build_ranking
 from oodzoo.ranking.terms import ALL_FOLD_SCORES, Terms, fold_scores, without_domain
-from oodzoo.ranking.transfer import Transfer
-from oodzoo.ranking.weights import normalised_weights
 from oodzoo.scores import Score
 from oodzoo.task import Task
 
@@ -97,7 +96,7 @@ def rank(
     task : {"classification", "regression", "multilabel"}, optional
         What the labels are, where they could be of two kinds; see :func:`oodzoo.task.as_labels`.
     score : str or callable, default "unseen"
-        "unseen" (:mod:`oodzoo.ranking.unseen`), its term "transfer", "zood", one of its terms
+        "unseen" (:mod:`oodzoo.ranking.terms`), its term "transfer", "zood", one of its terms
         ("discriminability", "stability"), "accuracy" or "balanced_accuracy" (expected on an unseen
         domain; of other tasks "explained_variance", "average_precision", "exact_match"), the name
         of another score (see :mod:`oodzoo.scores`), or a function of features and labels,
@@ -455,3 +454,44 @@ def _warn_of_offset(model: str, moments: Mapping[str, Moments]) -> list[str]:
     )
     warnings.warn(message, stacklevel=2)
     return [message]
+
+
+def normalised_weights(
+    domains: Sequence[str], weights: Mapping[str, float] | None = None
+) -> NDArray[np.float64]:
+    """Return the weight of each domain in order; they add up to 1.
+
+    Parameters
+    ----------
+    domains : sequence of str
+    weights : mapping, optional
+        Weight of some domains, zero or positive; that of the others is 1. Only ratios matter.
+
+    Examples
+    --------
+    >>> normalised_weights(["photo", "sketch", "cartoon"], {"sketch": 2}).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    if weights is not None and not isinstance(weights, Mapping):
+        raise InputError(
+            f"domain_weights must be a dict {{domain: weight}}, got {type(weights).__name__}"
+        )
+    weights = {} if weights is None else weights
+    for name, weight in weights.items():
+        if name not in domains:
+            hint = did_you_mean(str(name), domains) or f"expected one of {', '.join(domains)}"
+            raise InputError(f"domain_weights: unknown domain {name!r}; {hint}")
+        number = isinstance(weight, Real) and not isinstance(weight, bool)
+        if not number or not math.isfinite(weight) or weight < 0:
+            raise InputError(
+                f"the weight of domain {name!r} must be a finite number of at least 0, "
+                f"got {weight!r}"
+            )
+    if not domains:
+        raise InputError("a ranking needs images with labels, got none")
+    values = np.array([float(weights.get(domain, 1.0)) for domain in domains])
+    if values.max() == 0:
+        raise InputError("the weights of all domains are 0; give at least one a positive weight")
+    values /= values.max()  # sums of huge or tiny weights stay finite and positive
+    shares: NDArray[np.float64] = values / values.sum()
+    return shares

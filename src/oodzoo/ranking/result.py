@@ -3,22 +3,195 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
+from oodzoo._html import html_table
 from oodzoo._io import structured
+from oodzoo._numbers import number, significant, span
 from oodzoo._packages import optional_package
-from oodzoo._text import count, short_name, unknown
-from oodzoo.ranking.display import ranking_as_html, ranking_as_text
-from oodzoo.ranking.result_rows import FoldRow, Row
+from oodzoo._text import count, plain, short_name, some_of, text_table, unknown
 from oodzoo.task import Kind, Task, require_kind
+from oodzoo.task.words import WORDS
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-__all__ = ["FoldRow", "Ranking", "Row"]
+
+@dataclass(frozen=True)
+class FoldRow:
+    """Scores and metrics of a model on one held-out domain.
+
+    `accuracy` and `balanced_accuracy` are in percent. For other tasks than classification they are
+    the main and the second metric: explained variance, in percent, and absolute error, in the units
+    of the labels; or average precision and exact match, in percent.
+
+    `score` is the contribution of the domain to the score of the ranking, which is the mean of
+    these; None for a score that is not computed per domain.
+    """
+
+    domain: str
+    score: float | None
+    transfer: float | None
+    """Skill of the other domains, one at a time, in predicting this one, in percent; None if the
+    domain has a single class."""
+    discriminability: float
+    stability: float
+    accuracy: float
+    balanced_accuracy: float
+    skipped: tuple[str, ...] = ()
+    """Classes found in no other domain; they are excluded from discriminability."""
+
+    def __repr__(self) -> str:
+        score = "" if self.score is None else f"score {self.score:.4g}, "
+        return f"FoldRow({short_name(self.domain)!r}: {score}{self.accuracy:.1f} %)"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of a ranking.
+
+    Attributes
+    ----------
+    rank : int
+    model : str
+    score : float
+        Higher is better.
+    evidence, transfer : float
+        The two terms of the default score (see :mod:`oodzoo.ranking.terms`): LogME of all domains
+        together, and the mean skill of one domain in predicting another, in percent.
+    discriminability, stability : float
+        The two terms of the ZooD score, averaged over held-out domains.
+    agreement : float or None
+        With images of the target: the share of them, in percent, on which a linear model on these
+        features agrees with the vote of the other models (see :mod:`oodzoo.ranking.agreement`).
+    expected_accuracy : float
+        Accuracy in percent to expect on an unseen domain: that of a ridge regression on these
+        features, averaged over held-out domains. For other tasks than classification, the main
+        metric: explained variance or average precision. A model that was chosen for its results
+        promises too much: for the first model, and a score that is computed per domain, the choice
+        is repeated for each held-out domain without the predictions for it.
+    accuracy_interval : (float, float)
+        90 % interval of this on a single new domain.
+    rank_interval : (int, int) or None
+        90 % interval of the rank (see :mod:`oodzoo.ranking.intervals`); None for scores that are
+        not averages over held-out domains.
+    tied : tuple of str
+        Models that are statistically tied with this one.
+    pareto_optimal : bool
+        No other model is at least as accurate and cheaper. The cost is milliseconds per image or
+        the number of parameters, whichever is known for more models.
+    folds : tuple of FoldRow
+    feature_dim, parameters, milliseconds, licence
+        Cost and licence of the model, where known.
+    """
+
+    rank: int
+    model: str
+    score: float
+    evidence: float
+    transfer: float
+    discriminability: float
+    stability: float
+    expected_accuracy: float
+    accuracy_interval: tuple[float, float]
+    rank_interval: tuple[int, int] | None
+    tied: tuple[str, ...]
+    pareto_optimal: bool
+    folds: tuple[FoldRow, ...]
+    feature_dim: int
+    parameters: int | None
+    milliseconds: float | None
+    licence: str | None = None
+    agreement: float | None = None
+
+    def __repr__(self) -> str:
+        expected = f"expected {self.expected_accuracy:.1f} %"
+        return f"Row({self.rank} {short_name(self.model)!r}: score {self.score:.4g}, {expected})"
+
+    def _repr_html_(self) -> str:
+        shown = [[fold.domain, f"{fold.accuracy:.1f}"] for fold in self.folds]
+        return html_table(["held-out domain", "%"], shown, caption=repr(self))
+
+
+_TERMS = {
+    "unseen": {"evidence": 2, "transfer": 0},
+    "zood": {"discriminability": 3, "stability": 3},
+}
+"""Terms of scores, and with how many decimals they are shown."""
+
+
+def ranking_as_text(rows: Sequence[Row], score: str, task: Kind) -> str:
+    """Return a heading and one line per row: rank, model, score, what to expect."""
+    columns = ["rank  model", score, WORDS[task].metric.heading.lower(), "90 %"]
+    lines = [
+        [
+            f"{row.rank:>4}  {row.model}",
+            plain(number(row.score, 3)),
+            plain(number(row.expected_accuracy, 1)),
+            plain(span(*row.accuracy_interval)),
+        ]
+        for row in rows
+    ]
+    return text_table(columns, lines)
+
+
+def ranking_as_html(
+    rows: Sequence[Row], score: str, task: Kind, left_out: Mapping[str, str]
+) -> str:
+    """Return the rows as a table; columns of which nothing is known are left out."""
+    metric = WORDS[task].metric
+    terms = _TERMS.get(score, {}).items()
+    columns: list[tuple[str, Callable[[Row], str]]] = [
+        ("rank", lambda row: str(row.rank)),
+        ("rank, 90 %", _ranks),
+        ("model", lambda row: row.model),
+        *([] if score == metric.name else [(score, lambda row: number(row.score, 3))]),
+        *((term, partial(_term, term, digits)) for term, digits in terms),
+        ("agreement, %", lambda row: _known(row.agreement, 1)),
+        (f"{metric.name}, %", lambda row: number(row.expected_accuracy, 1)),
+        (f"{metric.name}, 90 %", lambda row: span(*row.accuracy_interval)),
+        ("features", lambda row: number(row.feature_dim)),
+        ("parameters", lambda row: _known(row.parameters)),
+        (
+            "ms / image",
+            lambda row: "" if row.milliseconds is None else significant(row.milliseconds),
+        ),
+        ("Pareto", lambda row: "✓" if row.pareto_optimal else ""),
+    ]
+    table = [(name, [cell(row) for row in rows]) for name, cell in columns]
+    shown = [(name, cells) for name, cells in table if any(cells) or not rows]
+    notes = [
+        f"{metric.title}: expected on an unseen domain, with the 90 % interval for one domain.",
+        "For the first model, its choice is repeated without each domain.",
+    ]
+    if left_out:
+        notes.append(f"Not ranked: {count(len(left_out), 'model')} ({some_of(list(left_out))}).")
+    return html_table(
+        [name for name, _ in shown],
+        list(zip(*(cells for _, cells in shown), strict=True)),
+        caption=f"{count(len(rows), 'model')} by {score}",
+        notes=notes,
+        left=("model",),
+    )
+
+
+def _ranks(row: Row) -> str:
+    if row.rank_interval is None:
+        return ""
+    low, high = row.rank_interval
+    return str(low) if low == high else span(low, high)
+
+
+def _term(term: str, digits: int, row: Row) -> str:
+    return number(getattr(row, term), digits)
+
+
+def _known(value: float | None, digits: int = 0) -> str:
+    return "" if value is None else number(value, digits)
 
 
 @dataclass(frozen=True)

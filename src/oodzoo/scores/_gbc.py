@@ -8,10 +8,15 @@ from typing import Any, Literal
 from oodzoo.backend import Array
 from oodzoo.errors import InputError
 from oodzoo.moments import Moments
-from oodzoo.scores.classes import centre, class_means, one_hot
 from oodzoo.scores.inputs import labelled_features, positive
 from oodzoo.scores.registry import score
-from oodzoo.scores.spectrum import nonzero_eigh, principal_components
+from oodzoo.scores.statistics import (
+    centre,
+    class_means,
+    nonzero_eigh,
+    one_hot,
+    principal_components,
+)
 from oodzoo.scores.stream import Shards, Stream
 
 _COMPONENTS = 64

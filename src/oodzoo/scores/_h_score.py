@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from oodzoo.moments import Moments
-from oodzoo.scores.classes import CONSTANT, class_means, standardise
 from oodzoo.scores.inputs import labelled_features
 from oodzoo.scores.registry import score
-from oodzoo.scores.spectrum import spectrum, spectrum_of_gram
+from oodzoo.scores.statistics import CONSTANT, class_means, spectrum, spectrum_of_gram, standardise
 from oodzoo.scores.stream import Shards, Stream
 
 

@@ -10,11 +10,9 @@ import numpy as np
 from oodzoo.errors import InputError
 from oodzoo.heads.groups import Groups
 from oodzoo.moments import Moments, merge, oas_shrinkage
-from oodzoo.scores.classes import centre
-from oodzoo.scores.discriminant import Discriminant, Gaussians
-from oodzoo.scores.inputs import as_classes, labelled_features
+from oodzoo.scores.inputs import as_classes, generator, labelled_features, stratified_folds
 from oodzoo.scores.registry import score
-from oodzoo.scores.sampling import generator, stratified_folds
+from oodzoo.scores.statistics import Discriminant, Gaussians, centre
 from oodzoo.scores.stream import Shards, Stream
 
 _FOLDS = 5

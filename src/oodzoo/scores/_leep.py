@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oodzoo.scores.classes import one_hot
 from oodzoo.scores.inputs import labelled_probabilities
 from oodzoo.scores.registry import score
+from oodzoo.scores.statistics import one_hot
 
 
 @score(

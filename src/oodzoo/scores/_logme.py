@@ -10,10 +10,9 @@ from oodzoo.backend import Array, Backend, backend_of
 from oodzoo.errors import InputError
 from oodzoo.evidence import decompose, decompose_offset, log_evidence, maximise_evidence
 from oodzoo.moments import Moments, is_large_offset, merge
-from oodzoo.scores.classes import centre
 from oodzoo.scores.inputs import targeted_features
 from oodzoo.scores.registry import score
-from oodzoo.scores.spectrum import spectrum
+from oodzoo.scores.statistics import centre, spectrum
 from oodzoo.scores.stream import Shards
 from oodzoo.task import KINDS
 

@@ -15,11 +15,9 @@ from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.moments import Moments
 from oodzoo.scores._leep import leep
-from oodzoo.scores.classes import centre
-from oodzoo.scores.inputs import Codes, labelled_features
+from oodzoo.scores.inputs import Codes, generator, labelled_features
 from oodzoo.scores.registry import score
-from oodzoo.scores.sampling import generator
-from oodzoo.scores.spectrum import nonzero_eigh, principal_components
+from oodzoo.scores.statistics import centre, nonzero_eigh, principal_components
 from oodzoo.scores.stream import Shards, Stream
 
 _ENERGY = 0.8

@@ -9,10 +9,9 @@ import numpy.typing as npt
 
 from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
-from oodzoo.scores.classes import standardise
-from oodzoo.scores.inputs import labelled_samples
+from oodzoo.scores.inputs import generator, labelled_samples, stratified_order
 from oodzoo.scores.registry import score
-from oodzoo.scores.sampling import generator, stratified_order
+from oodzoo.scores.statistics import standardise
 
 # Distances are rounded to this many decimals, so that rounding errors do not break ties.
 _DECIMALS = 12

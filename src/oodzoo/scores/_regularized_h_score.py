@@ -7,10 +7,9 @@ from typing import Any
 
 from oodzoo.backend import Array
 from oodzoo.moments import Moments
-from oodzoo.scores.classes import centre, class_means
 from oodzoo.scores.inputs import labelled_features
 from oodzoo.scores.registry import score
-from oodzoo.scores.spectrum import spectrum, spectrum_of_gram
+from oodzoo.scores.statistics import centre, class_means, spectrum, spectrum_of_gram
 from oodzoo.scores.stream import Shards, Stream
 
 

@@ -9,10 +9,16 @@ from typing import Any, NamedTuple
 from oodzoo.backend import Array, Backend
 from oodzoo.features.source import Shard
 from oodzoo.moments import Moments
-from oodzoo.scores.classes import centre, class_means
-from oodzoo.scores.discriminant import Gaussians, log_joint, log_softmax, shrink
 from oodzoo.scores.inputs import Codes, labelled_features, positive
 from oodzoo.scores.registry import score
+from oodzoo.scores.statistics import (
+    Discriminant,
+    Gaussians,
+    centre,
+    class_means,
+    log_softmax,
+    shrink,
+)
 from oodzoo.scores.stream import Shards, Stream
 
 _LEAST_SHRINKAGE = 1e-10
@@ -146,5 +152,5 @@ class _Fisher(NamedTuple):
         within = backend.gram(self.deviations) / n
         centred = centre(backend, self.X)
         covariance = shrink(backend, within, shrinkage, float(xp.sum(centred * centred)) / (n * d))
-        priors = xp.log(self.counts / n)
-        return log_softmax(backend, log_joint(backend, self.X, self.means, covariance, priors))
+        fitted = Discriminant.of(backend, self.means, covariance, xp.log(self.counts / n))
+        return log_softmax(backend, fitted.log_joint(self.X))

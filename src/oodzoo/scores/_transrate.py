@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from oodzoo.backend import Array, Backend
-from oodzoo.scores.classes import column_centre
 from oodzoo.scores.inputs import float64_blocks, labelled_samples, positive
 from oodzoo.scores.registry import score
+from oodzoo.scores.statistics import column_centre
 
 
 @score(

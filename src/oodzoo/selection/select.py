@@ -15,17 +15,23 @@ from numpy.typing import NDArray
 from oodzoo._html import html_table
 from oodzoo._io import structured
 from oodzoo._text import count
+from oodzoo.backend import to_numpy
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.heads.classes import require_classes_to_tell_apart
+from oodzoo.moments import LARGE_OFFSET, Moments
 from oodzoo.ranking.constraints import Constraints, Limits, restricted
 from oodzoo.ranking.ranker import rank, require_score
 from oodzoo.ranking.top_k import TopK, one_top_k
-from oodzoo.selection.concatenation import require_distinct
+from oodzoo.selection.concatenation import (
+    concatenated_moments,
+    concatenated_samples,
+    require_distinct,
+)
 from oodzoo.selection.consistent import select_by_contribution
-from oodzoo.selection.paper import select_by_inclusion, without_warnings
+from oodzoo.selection.selector import SpikeSlabSelector
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.task import Kind
 
@@ -351,10 +357,10 @@ def _by_inclusion(
     arrays = source.cached(
         "selections",
         models,
-        functools.partial(select_by_inclusion, source, models, domains, threshold, device),
+        functools.partial(_select_by_inclusion, source, models, domains, threshold, device),
         domains=domains,
         settings=f"{threshold}",
-        keep=without_warnings,
+        keep=_without_warnings,
     )
     ends = np.cumsum([source.facts(model).feature_dim for model in models])[:-1]
 
@@ -384,3 +390,56 @@ def _ranks(values: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float
     """Share of the features of all models with a smaller value."""
     every = np.sort(np.concatenate([np.empty(0), *values.values()]))
     return {model: np.searchsorted(every, each) / len(every) for model, each in values.items()}
+
+
+def _select_by_inclusion(
+    source: FeatureSource,
+    models: Sequence[str],
+    domains: Sequence[str],
+    threshold: float,
+    device: str | None,
+) -> dict[str, NDArray[Any]]:
+    """Select the features with an inclusion probability above the threshold for any class.
+
+    For other tasks than classification, for any number or label.
+
+    Returns
+    -------
+    dict of array
+        "inclusion" and "targets" (n_classes, n_features), the mask "support" (n_features,),
+        "iterations" and "converged".
+    """
+    selector = SpikeSlabSelector(threshold=threshold, task="regression", device=device)
+    width = sum(source.facts(model).feature_dim for model in models)
+    moments = None
+    if sum(len(source.labels(domain)) for domain in domains) >= width:
+        moments = concatenated_moments(source, models, domains, device=device)
+    if moments is None or _has_large_offset(source, models, moments):
+        # With few samples, they are smaller than their moments, and cheaper to work with. With a
+        # large offset, they must be centred before they are squared.
+        features, labels = concatenated_samples(source, models, domains)
+        one_hot = source.task.is_classification
+        selector.fit(features, np.eye(len(source.classes))[labels] if one_hot else labels)
+    else:
+        selector.fit_moments(moments)
+    return {
+        "inclusion": selector.inclusion_,
+        "targets": selector.target_support_,
+        "support": selector.get_support(),
+        "iterations": np.array(selector.n_iter_),
+        "converged": np.array(selector.converged_),
+    }
+
+
+def _without_warnings(arrays: dict[str, NDArray[Any]]) -> bool:
+    """Whether the selector gave no warning; otherwise it runs, and warns, each time."""
+    return bool(arrays["converged"]) and bool(arrays["targets"].any())
+
+
+def _has_large_offset(source: FeatureSource, models: Sequence[str], moments: Moments) -> bool:
+    """Whether the features of any of the concatenated models have a large offset."""
+    squares = to_numpy(moments.mean) ** 2
+    spreads = np.diagonal(to_numpy(moments.gram)) / moments.n - squares
+    starts = np.cumsum([0, *(source.facts(model).feature_dim for model in models[:-1])])
+    square, spread = (np.add.reduceat(values, starts) for values in (squares, spreads))
+    return bool(np.any((square > 0) & (spread <= square / LARGE_OFFSET**2)))

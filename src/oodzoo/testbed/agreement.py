@@ -13,8 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.testbed.correlation import Kind, correlation, draw_counts, mean_of_draws, resampled
-from oodzoo.testbed.ties import Difference
+from oodzoo.testbed.correlation import (
+    Difference,
+    Kind,
+    correlation,
+    draw_counts,
+    mean_of_draws,
+    resampled,
+)
 
 Values = Mapping[str, float | None]
 """Value of a score for each model; None if the model has none."""

@@ -15,8 +15,14 @@ from oodzoo._text import count, some_of, text_table
 from oodzoo.errors import InputError
 from oodzoo.testbed.agreement import mean_of
 from oodzoo.testbed.bed import Interval, TestBed
-from oodzoo.testbed.correlation import interval, mean_of_draws
-from oodzoo.testbed.ties import Difference, behind, simultaneous_intervals, tied_pairs
+from oodzoo.testbed.correlation import (
+    Difference,
+    behind,
+    interval,
+    mean_of_draws,
+    simultaneous_intervals,
+    tied_pairs,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

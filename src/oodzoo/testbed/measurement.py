@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodzoo import scores
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
-from oodzoo.features.source import FeatureSource
+from oodzoo.features.cache import Arrays
+from oodzoo.features.columns import Columns
+from oodzoo.features.source import Facts, FeatureSource, Shard, groups_of
+from oodzoo.heads.linear import fit_head
+from oodzoo.heads.paths import C_GRID
 from oodzoo.ranking.folds import Stability
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.scores import Score
 from oodzoo.scores.compute import compute_score, is_own
+from oodzoo.store.class_embeddings import ClassEmbeddings
 from oodzoo.testbed.bed import Column
-from oodzoo.testbed.remembering import Remembering
-from oodzoo.testbed.truth import head_accuracy
 
 Protocol = Literal["unseen", "all"]
 Reasons = dict[str, dict[str, str]]
@@ -39,6 +43,113 @@ TITLES = {
     "feature_dim": "Number of features",
     "source_accuracy": "Published accuracy on ImageNet",
 }
+
+HEAD = "logistic regression, C chosen on the training domains"
+
+
+def head_accuracy(
+    source: FeatureSource, model: str, test: str, *, tested: FeatureSource | None = None
+) -> float:
+    """Measure the accuracy on a test domain, in percent, of a head trained on the other domains.
+
+    The head is a linear probe, a logistic regression (:func:`oodzoo.heads.linear.fit_head`), with C
+    chosen on the training domains. The accuracy is cached in the store.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    model, test : str
+        Name of the model and of the test domain.
+    tested : FeatureSource, optional
+        Source of the samples to test on, if it is another one; with the same classes.
+    """
+
+    def compute() -> dict[str, np.ndarray]:
+        return {"accuracy": np.array(_measured_accuracy(source, model, test, tested or source))}
+
+    found = source.cached("head-accuracy", [model], compute, settings=f"{test!r}, {C_GRID}")
+    return float(found["accuracy"])
+
+
+def _measured_accuracy(
+    source: FeatureSource, model: str, test: str, tested: FeatureSource
+) -> float:
+    training = [domain for domain in source.domains if domain != test]
+    columns = Columns.all_of(source, [model])
+    samples = columns.samples(source, training)
+    present = np.unique(samples.labels)
+    if len(present) < 2:
+        raise InputError(
+            f"the domains other than {test!r} have only the class {source.classes[present[0]]!r}; "
+            "a head needs at least two classes to train on"
+        )
+    head = fit_head(samples, len(source.classes), groups=groups_of(source, training))
+    unseen = columns.samples(tested, [test])
+    right = head.logits(unseen.features).argmax(axis=1) == unseen.labels
+    return 100 * float(np.mean(right))
+
+
+class MemoisedSource(FeatureSource):
+    """A view of a source for several rankings, in which the folds of a model are computed once.
+
+    Features in memory have no cache, and folds that give a warning are not kept in that of a store.
+    Moments, which are large, are not kept in memory.
+    """
+
+    def __init__(self, source: FeatureSource) -> None:
+        self._source = source
+        self.models = source.models
+        self.domains = source.domains
+        self.classes = source.classes
+        self.task = source.task
+        self._results: dict[tuple[str, ...], Arrays] = {}
+
+    def shards(self, model: str, domain: str) -> Iterator[Shard]:
+        return self._source.shards(model, domain)
+
+    def labels(self, domain: str) -> NDArray[np.int64]:
+        return self._source.labels(domain)
+
+    def groups(self, domain: str) -> Sequence[str | None] | None:
+        return self._source.groups(domain)
+
+    def logits(self, model: str, domain: str) -> NDArray[Any] | None:
+        return self._source.logits(model, domain)
+
+    def class_embeddings(self, model: str) -> ClassEmbeddings | None:
+        return self._source.class_embeddings(model)
+
+    def facts(self, model: str) -> Facts:
+        return self._source.facts(model)
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        return self._source.provenance
+
+    def only(self, domains: Sequence[str]) -> FeatureSource:
+        return self._source.only(domains)
+
+    def cached(
+        self,
+        kind: str,
+        models: Sequence[str],
+        compute: Callable[[], Arrays],
+        *,
+        domains: Sequence[str] | None = None,
+        settings: str = "",
+        keep: Callable[[Arrays], bool] = lambda _: True,
+    ) -> Arrays:
+        def read() -> Arrays:
+            return self._source.cached(
+                kind, models, compute, domains=domains, settings=settings, keep=keep
+            )
+
+        if kind == "moments":
+            return read()
+        key = (kind, settings, *models, *(domains or self.domains))
+        if key not in self._results:
+            self._results[key] = read()
+        return self._results[key]
 
 
 @dataclass(frozen=True)
@@ -89,7 +200,7 @@ def measure(
     progress : callable, optional
         Called with the numbers of steps done and in total.
     """
-    remembering = Remembering(source)
+    memoised = MemoisedSource(source)
     own = (*FOLD_SCORES, PAPER)
     steps = _steps(len(source.models) + len(own), progress)
     accuracy: dict[str, dict[str, float]] = {domain: {} for domain in source.domains}
@@ -102,7 +213,7 @@ def measure(
     columns = {}
     for score in own:
         next(steps)
-        columns[score] = _own_column(remembering, score, protocol, device)
+        columns[score] = _own_column(memoised, score, protocol, device)
     columns |= peers.columns() | _baselines(source)
     return Measurement(accuracy, columns, peers.left_out)
 

@@ -17,7 +17,7 @@ A result is a JSON object::
     resamples, seed     number and seed of the bootstrap resamples
 
 Everything that follows from the values is recomputed when a file is read, and an inconsistent file
-is rejected. Files of schema 1, which have no values by test domain, are read too.
+is rejected.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from oodzoo._io import json_bytes, read_json, require_schema, write_tidily
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.testbed.agreement import mean_of
-from oodzoo.testbed.bed import RESAMPLES, SCHEMA, SEED, Column, TestBed
-from oodzoo.testbed.judging import judge
+from oodzoo.testbed.bed import RESAMPLES, SCHEMA, SEED, Column, TestBed, judge
 
 _TOLERANCE = 1e-6
 """Largest difference between a value in a file and the recomputed one."""
@@ -51,9 +50,8 @@ def load(path: str | Path) -> TestBed:
 
 def verified(content: dict[str, Any], context: str = "the result") -> TestBed:
     """Recompute a test bed from a JSON object; `context` names the object in error messages."""
-    if content.get("schema") != 1:
-        advice = "write it again with: oodzoo testbed STORE --out FILE"
-        require_schema(content, SCHEMA, context, advice)
+    advice = "write it again with: oodzoo testbed STORE --out FILE"
+    require_schema(content, SCHEMA, context, advice)
     data = _mapping(content, "data", context)
     if not isinstance(data.get("name"), str) or not data["name"]:
         raise InputError(f"{context}: 'data' must have the 'name' of the data set, a string")

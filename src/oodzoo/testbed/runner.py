@@ -1,4 +1,4 @@
-"""Run a test bed on a feature store: every available score, compared with accuracy.
+"""Test beds of a feature store and of the ZooD paper: scores compared with accuracy.
 
 Two protocols:
 
@@ -23,17 +23,15 @@ import oodzoo
 from oodzoo import scores
 from oodzoo.backend import Array
 from oodzoo.errors import InputError
+from oodzoo.evaluation.published import read_table
 from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.source import Features, FeatureSource, StoreSource, as_source
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.testbed.agreement import Values
-from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed
-from oodzoo.testbed.external import require_valid
-from oodzoo.testbed.judging import judge
-from oodzoo.testbed.measurement import BASELINES, PAPER, TITLES, Protocol, Reasons, measure
-from oodzoo.testbed.source_accuracy import published_accuracies, read_timm_results
-from oodzoo.testbed.truth import HEAD
+from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed, judge
+from oodzoo.testbed.external import published_accuracies, read_timm_results, require_valid
+from oodzoo.testbed.measurement import BASELINES, HEAD, PAPER, TITLES, Protocol, Reasons, measure
 
 
 def run(
@@ -154,3 +152,63 @@ def _data(source: FeatureSource, protocol: Protocol, name: str | None) -> dict[s
         "oodzoo": oodzoo.__version__,
     }
     return data if name is None else data | {"name": name}
+
+
+PUBLISHED_TITLES = {
+    "leep": "Log expected empirical prediction",
+    "nce": "Negative conditional entropy",
+    "h_score": "H-Score",
+    "knn": "k nearest neighbours",
+    "logme": "Log maximum evidence",
+    "zood": "ZooD",
+}
+HEAD_SCORES = ("leep", "nce")
+"""Scores that 10 of the 35 models lack: they were pre-trained without a classifier head."""
+
+
+def paper(
+    *, with_head: bool = False, resamples: int = RESAMPLES, seed: int = SEED
+) -> dict[str, TestBed]:
+    """Return the paper's test bed for each of its data sets: 35 models, 7 data sets, 6 scores.
+
+    The figures are those of the tables in the appendix of Q. Dong, A. Muhammad, F. Zhou, C. Xie,
+    T. Hu, Y. Yang, S.-H. Bae, Z. Li, ZooD: Exploiting Model Zoo for Out-of-Distribution
+    Generalization, NeurIPS 2022.
+
+    Parameters
+    ----------
+    with_head : bool
+        If true, the 25 models with a classifier head and all six scores; otherwise all 35 models
+        and the four scores that need no head.
+    resamples, seed : int
+        Number and seed of the bootstrap resamples.
+
+    Examples
+    --------
+    >>> beds = paper()
+    >>> round(beds["PACS"].scores["zood"].weighted_tau, 2)
+    0.91
+    >>> len(paper(with_head=True)["PACS"].models)
+    25
+    """
+    names = {
+        row["model"]: f"{row['model']} {row['architecture']}, {row['pretraining_method']}"
+        for row in read_table("models")
+    }
+    rows = read_table("scores")
+    beds = {}
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        here = [row for row in rows if row["dataset"] == dataset]
+        if with_head:
+            here = [row for row in here if all(row[score] for score in HEAD_SCORES)]
+        scores = [score for score in PUBLISHED_TITLES if with_head or score not in HEAD_SCORES]
+        columns = {
+            score: Column(
+                {names[row["model"]]: float(row[score]) for row in here}, PUBLISHED_TITLES[score]
+            )
+            for score in scores
+        }
+        accuracy = {names[row["model"]]: float(row["accuracy"]) for row in here}
+        data = {"name": dataset, "source": "ZooD, NeurIPS 2022"}
+        beds[dataset] = judge(data, accuracy, columns, resamples=resamples, seed=seed)
+    return beds

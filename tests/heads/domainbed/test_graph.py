@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 from tests.heads.domainbed.data import GROUPS, problem
 
-from oodzoo.heads.domainbed.graph import captured
-from oodzoo.heads.domainbed.training import Block, sampled_batches
+from oodzoo.heads.domainbed.training import Block, captured, sampled_batches
 
 torch: Any = pytest.importorskip("torch")
 

@@ -9,6 +9,7 @@ and moments then stay in the cache.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.backend import Array, Backend, to_numpy
-from oodzoo.heads.domainbed.graph import captured
 from oodzoo.heads.domainbed.protocol import Hyperparameters, Split, seed_hash
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -301,3 +301,44 @@ def _members(problem: Problem, trial: int) -> NDArray[np.float32]:
     for place, part in enumerate(parts):
         members[place, part] = 1
     return members
+
+
+def captured(block: Block) -> Callable[[Array, int], None]:
+    """Return a replacement for ``block.advance`` that replays a CUDA graph: forty kernels at once.
+
+    If the device cannot record a graph, return ``block.advance`` itself.
+    """
+    import torch
+
+    cuda: Any = torch.cuda
+    state = (block.parameters, block.first, block.second)
+    saved = [array.clone() for array in state]
+    rows = torch.zeros(block.rows, dtype=torch.int64, device=block.parameters.device)
+    size, floor = block.sizes[0].clone(), block.floors[0].clone()
+    bits = None if block.noise is None else block.noise.drawn()
+    graph: Any = None
+    with cuda.device(rows.device), contextlib.suppress(RuntimeError):
+        warm_up = cuda.Stream()
+        warm_up.wait_stream(cuda.current_stream())
+        with cuda.stream(warm_up):  # warm up: first calls allocate, which a graph must not do
+            for _ in range(3):
+                block.update(rows, size, floor, bits)
+        cuda.current_stream().wait_stream(warm_up)
+        recorded = cuda.CUDAGraph()
+        with cuda.graph(recorded):
+            block.update(rows, size, floor, bits)
+        graph = recorded
+    for array, before in zip(state, saved, strict=True):
+        array.copy_(before)
+    if graph is None:
+        return block.advance
+
+    def advance(batch: Array, step: int) -> None:
+        rows.copy_(batch)
+        size.copy_(block.sizes[step])
+        floor.copy_(block.floors[step])
+        if block.noise is not None:
+            block.noise.drawn()  # refills the array that the graph reads
+        graph.replay()
+
+    return advance

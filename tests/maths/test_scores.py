@@ -1,0 +1,528 @@
+"""All scores: one conformance suite, properties, odd features, and the literal formula of each."""
+
+from __future__ import annotations
+
+import math
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.covariance import ledoit_wolf_shrinkage
+from sklearn.datasets import load_diabetes, load_iris
+from sklearn.decomposition import PCA
+from sklearn.mixture import GaussianMixture
+from sklearn.preprocessing import PolynomialFeatures
+from tests.maths.score_problems import (
+    FEATURES,
+    ORACLES,
+    SHAPES,
+    Problem,
+    direct,
+    few,
+    probabilities,
+    problem,
+    problems,
+)
+from tests.oracles import scores as oracle
+from tests.oracles import zero_shot as zero_shot_oracle
+
+from oodzoo import InputError, scores
+from oodzoo.backend import Backend
+from oodzoo.features.source import ArraySource
+from oodzoo.scores.compute import compute_score
+
+
+def close(value: float, rel: float = 1e-6) -> Any:
+    return pytest.approx(value, rel=rel, abs=1e-8)
+
+
+every_score = pytest.mark.parametrize("name", sorted(FEATURES))
+
+# --- conformance: each pair of score, shape, type of features, type of labels, and backend --------
+
+
+def read_only(X: Any) -> Any:
+    X = X.copy()
+    X.flags.writeable = False
+    return X
+
+
+KINDS: list[Callable[[Any], Any]] = [
+    np.asarray,
+    lambda X: X.astype(np.float16),
+    lambda X: X.astype(np.float32),
+    lambda X: np.round(8 * X).astype(np.int32),
+    lambda X: X.tolist(),
+    read_only,
+    lambda X: X.astype(">f8"),
+]
+LABELS: list[Callable[[Any], Any]] = [
+    np.asarray,
+    lambda y: y.tolist(),
+    lambda y: y.astype(np.uint8),
+    lambda y: y.astype(float),
+    lambda y: np.array(["ant", "bee", "cow", "dog", "eel"])[y].astype(object),
+    lambda y: np.array(["ant", "bee", "cow", "dog", "eel"])[y].tolist(),
+    lambda y: np.array(["ant", "bee", "cow", "dog", "eel"])[y].astype(bytes),
+]
+
+
+def on(backend: str, values: Any) -> Any:
+    """A tensor of PyTorch, if it has this type."""
+    array = np.asarray(values)
+    if backend == "numpy" or array.dtype.kind not in "fi" or array.dtype.byteorder == ">":
+        return values
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    return torch.tensor(array)
+
+
+@every_score
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_equals_its_literal_formula(name: str, backend: str) -> None:
+    number = sorted(FEATURES).index(name) + (backend == "torch")
+    for at, shape in enumerate(SHAPES):
+        p = problem(*shape, separation=0.5)
+        kind = KINDS[(at + number) % 7]
+        if (
+            name == "sfda"
+        ):  # where it hardly shrinks, rounding is all that an inverse has for n <= d
+            p = p._replace(X=0.3 * p.X)
+            kind = KINDS[0] if (at + number) % 7 == 3 else kind
+        X, y = kind(p.X), LABELS[(at + 2 * number) % 7](p.y)
+        exact = p._replace(X=np.asarray(X, np.float64))
+        expected = ORACLES[name](exact)
+        before = [np.array(part) for part in (X, y, p.domains)]
+        found = FEATURES[name](Problem(on(backend, X), on(backend, y), p.domains))
+        assert found == pytest.approx(expected, rel=1e-6, abs=1e-9), (shape, X, y)
+        for part, copy in zip((X, y, p.domains), before, strict=True):
+            assert np.array_equal(part, copy)
+        if name in scores.names():  # from moments for n > d, from arrays for n <= d
+            source = ArraySource({"net": np.asarray(X)}, p.y, p.domains)
+            device = None if backend == "numpy" else "cpu"
+            found = compute_score(source, scores.get(name), "net", device=device)
+            assert found == close(direct(name, exact)), shape
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_scores_of_a_head(backend: str) -> None:
+    for shape in SHAPES:
+        p = problem(*shape)
+        theta = probabilities(p)
+        source = theta.argmax(axis=1)
+        found = scores.leep(on(backend, theta), on(backend, p.y))
+        assert found == pytest.approx(oracle.leep(theta, p.y), rel=1e-10, abs=1e-12)
+        found = scores.nce(on(backend, source), p.y)
+        assert found == pytest.approx(oracle.nce(source, p.y), rel=1e-12, abs=1e-14)
+        half = scores.leep(theta.astype(np.float16), p.y)  # of which the sums are not one
+        assert half == pytest.approx(scores.leep(theta, p.y), rel=1e-2)
+
+
+def test_tensors_with_a_gradient_and_bfloat16() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    p = problem(40, 5, 3)
+    X = torch.asarray(p.X).to(torch.bfloat16).requires_grad_()
+    for name, score in FEATURES.items():
+        expected = score(p._replace(X=X.detach().double().numpy()))
+        assert score(p._replace(X=X)) == close(expected), name
+    assert X.grad is None
+
+
+def test_values_of_the_authors() -> None:
+    iris = load_iris(return_X_y=True)
+    published = {"logme": -0.1600602, "h_score": 1.1918988, "regularized_h_score": 1.1778425,
+                 "transrate": 0.5894054}  # fmt: skip
+    for name, value in published.items():
+        assert getattr(scores, name)(*iris) == pytest.approx(value, abs=5e-8)
+
+
+# --- what the definitions imply -------------------------------------------------------------------
+
+INVARIANCES = {
+    "order": sorted(set(FEATURES) - {"nleep"}),  # the start of its fit depends on the order
+    "names of classes": sorted(set(FEATURES) - {"nleep"}),
+    "translation": ["gbc", "gbc diagonal", "h_score", "lda", "nleep", "parc",
+                    "regularized_h_score", "sfda", "transrate"],
+    "scale": ["gbc", "gbc diagonal", "h_score", "knn", "lda", "logme", "nleep", "parc",
+              "regularized_h_score"],
+    "rotation": ["gbc", "h_score", "knn", "lda", "logme", "logme published",
+                 "regularized_h_score", "sfda", "transrate"],
+    "units": ["h_score", "parc"],
+    "linear map": ["h_score"],
+    "a repeated feature": ["h_score"],
+    "length of a sample": ["knn"],
+}  # fmt: skip
+
+
+def rotation(d: int, seed: int) -> Any:
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(d, d)))[0]
+
+
+def changed(p: Problem, how: str) -> Problem:
+    (n, d), rng = p.X.shape, np.random.default_rng(2)
+    if how == "order":
+        order = rng.permutation(n)
+        return Problem(p.X[order], p.y[order], p.domains[order])
+    if how == "names of classes":
+        return p._replace(y=np.array(["zebra", "ant", "yak", "bee"])[p.y])
+    changes: dict[str, Callable[[], Any]] = {
+        "translation": lambda: p.X + rng.normal(size=d),
+        # a power of two changes no digit: EM of nleep may find another optimum after rounding
+        "scale": lambda: 4 * p.X,
+        "rotation": lambda: p.X @ rotation(d, 3),
+        "units": lambda: p.X * rng.uniform(0.01, 100, size=d),
+        "linear map": lambda: p.X @ (rotation(d, 4) * rng.uniform(0.5, 2, size=d)) @ rotation(d, 5),
+        "a repeated feature": lambda: np.hstack([p.X, p.X[:, :1]]),
+        "length of a sample": lambda: p.X * rng.uniform(0.1, 10, size=(n, 1)),
+    }
+    return p._replace(X=changes[how]())
+
+
+@pytest.mark.parametrize(
+    ("how", "name"), [(how, name) for how, names in INVARIANCES.items() for name in names]
+)
+@settings(max_examples=8, deadline=None)
+@given(problems)
+def test_what_does_not_matter(how: str, name: str, p: Problem) -> None:
+    assert FEATURES[name](changed(p, how)) == close(FEATURES[name](p))
+
+
+@few
+@given(problems, st.integers(1, 5))
+def test_bounds_and_directions(p: Problem, more: int) -> None:
+    d, n_classes = p.X.shape[1], len(set(p.y))
+    shares = np.bincount(p.y) / len(p.y)
+    entropy = -float(shares @ np.log(shares))
+    found = {name: score(p) for name, score in FEATURES.items()}
+    assert -1e-9 <= found["h_score"] <= min(n_classes - 1, d) + 1e-9
+    assert found["regularized_h_score"] >= -1e-9
+    assert found["transrate"] >= -1e-9
+    assert -n_classes * (n_classes - 1) <= found["gbc"] <= 0
+    assert -100 <= found["parc"] <= 100
+    assert 0 <= found["knn"] <= 1
+    assert 0 <= found["lda"] <= 1
+    assert found["sfda"] <= 0
+    assert -entropy - 1e-9 <= found["nleep"] <= 0
+    rng = np.random.default_rng(0)
+    wider = np.hstack([p.X, rng.normal(size=(len(p.y), more))])
+    assert scores.h_score(wider, p.y) >= found["h_score"] - 1e-7
+    own = rng.normal(size=(len(p.y), 4))  # each class moved off on an axis of its own
+    near, far = (
+        scores.gbc(np.hstack([p.X, own + gap * np.eye(4)[p.y]]), p.y, n_components=None, floor=1e-9)
+        for gap in (0, 100)
+    )
+    assert near < far <= 0
+    theta = rng.dirichlet(np.full(more, 0.5), size=len(p.y))
+    assert -entropy - 1e-9 <= scores.leep(theta, p.y) <= 0
+    source = theta.argmax(axis=1)
+    assert scores.leep(np.eye(more)[source], p.y) == close(scores.nce(source, p.y))
+    finer = 3 * source + rng.integers(3, size=len(source))
+    assert scores.nce(source, p.y) <= scores.nce(finer, p.y) + 1e-12 <= 2e-12
+
+
+# --- odd features: the decided answer -------------------------------------------------------------
+
+CONSTANT = {"gbc": -6.0, "gbc diagonal": -6.0, "h_score": 0.0, "nleep": -math.log(3), "parc": 0.0,
+            "regularized_h_score": 0.0, "sfda": -math.log(3), "transrate": 0.0}  # fmt: skip
+COLLAPSED = {"knn": 1, "lda": 1, "sfda": 0, "h_score": 2}
+"""Of classes that are single points, as after neural collapse: nothing is better than this."""
+
+
+@every_score
+def test_features_that_do_not_vary(name: str) -> None:
+    score = FEATURES[name]
+    for d, constant in [(5, 0.0), (5, 0.1), (90, -1e6), (90, 0.0)]:
+        p = problem(45, d, 3)
+        value = score(p._replace(X=np.insert(p.X, 2, constant, axis=1)))
+        assert math.isfinite(value)
+        no_effect = {"h_score", "transrate", "nleep", *(() if constant else ("knn", "logme"))}
+        assert name not in no_effect or value == close(score(p))
+    for d, constant in [(1, 0.0), (4, 0.1), (50, 3.0)]:
+        p = problem(30, d, 3)._replace(y=np.arange(30) % 3)
+        value = score(p._replace(X=np.full((30, d), constant)))
+        assert math.isfinite(value)
+        assert value == pytest.approx(CONSTANT.get(name, value), abs=1e-9)
+    for d in (3, 60):
+        p = problem(30, d, 3)
+        value = score(p._replace(X=np.random.default_rng(0).normal(size=(3, d))[p.y]))
+        assert math.isfinite(value)
+        assert value == pytest.approx(COLLAPSED.get(name, value), abs=1e-6)
+        if name == "gbc":
+            assert direct("gbc", p._replace(X=np.eye(3, d)[p.y])) == pytest.approx(0, abs=1e-6)
+
+
+@every_score
+def test_sizes_offsets_and_rare_classes(name: str) -> None:
+    score, p = FEATURES[name], problem(40, 8, 3)
+    for size in (1e-12, 1e12):
+        assert math.isfinite(score(p._replace(X=size * p.X)))
+    assert math.isfinite(score(p._replace(y=np.where(np.arange(40) == 11, 3, p.y))))
+    if name != "parc":  # two samples have one pair, and no correlation
+        pair = Problem(p.X[:2], np.array([0, 1]), np.array([0, 1]))
+        assert math.isfinite(score(pair))
+    if name in INVARIANCES["translation"]:  # a mean far from zero costs few digits
+        p = problem(60, 6, 3, separation=0.5)
+        assert score(p._replace(X=p.X + 1e7)) == pytest.approx(score(p), rel=1e-5)
+    for large, shown in ((1e300, "[+]300"), (1e-160, "-160")):
+        with pytest.raises(InputError, match=f"^X: the largest value is 1e{shown}; rescale"):
+            score(p._replace(X=large * p.X / np.abs(p.X).max()))
+
+
+@pytest.mark.parametrize("name", ["h_score", "parc"])
+def test_a_feature_that_only_rounding_moves_is_constant(name: str) -> None:
+    """Put on a common scale with the others, rounding would weigh as much as they do."""
+    p = problem(45, 5, 3)
+    rounded = 0.1 * (1 + np.finfo(float).eps * (np.arange(45) % 2))
+    moved, fixed = (
+        p._replace(X=np.insert(p.X, 2, column, axis=1)) for column in (rounded, np.full(45, 0.1))
+    )
+    assert not np.array_equal(moved.X, fixed.X)
+    assert FEATURES[name](moved) == pytest.approx(FEATURES[name](fixed), rel=1e-9)
+
+
+# --- single scores --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_components", [None, 2, 64])
+def test_gbc_of_components(n_components: int | None) -> None:
+    for shape in SHAPES:
+        X, y, _ = problem(*shape, separation=0.2)
+        for covariance in ("spherical", "diagonal"):
+            value = scores.gbc(X, y, covariance, n_components, floor=0.1)  # type: ignore[arg-type]
+            expected = oracle.gbc(X, y, covariance, n_components, floor=0.1)
+            assert value == pytest.approx(expected, rel=1e-7, abs=1e-300)
+
+
+def test_small_overlaps_are_resolved() -> None:
+    """Overlaps far below the precision of one still rank."""
+    y = np.repeat([0, 1], 20)
+    noise = np.random.default_rng(0).normal(size=(40, 5))
+    near, far = (scores.gbc(noise + gap * y[:, None], y) for gap in (8, 10))
+    assert -1e-15 < near < far < 0
+
+
+@pytest.mark.parametrize("block", [None, (4, 3), (7, 11), (100, 5)])
+@pytest.mark.parametrize("backend", ["numpy", "torch"])
+def test_knn_in_blocks(monkeypatch: pytest.MonkeyPatch, backend: str, block: Any) -> None:
+    """Also where most neighbours tie, and some samples are zero."""
+    if block:
+        monkeypatch.setattr("oodzoo.scores._knn._block_shape", lambda *_: block)
+    p = problem(60, 10, 5)
+    for k in (1, 4, 25, 200):
+        expected = oracle.knn(*p, k=k)
+        assert scores.knn(on(backend, p.X), p.y, p.domains, k=k) == expected
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.integers(-1, 2, size=(40, 2)) * rng.choice([1.0, 2.0], size=(40, 1))
+        y, domains = rng.integers(0, 3, size=40), rng.integers(0, 2, size=40)
+        for k in (1, 3, 8, 40):
+            expected = oracle.knn(X, y, domains, k, temperature=1, with_ties=True)
+            assert scores.knn(on(backend, X), y, domains, k, temperature=1) == expected
+
+
+def test_votes_of_knn() -> None:
+    """One near neighbour of the right class outvotes two far ones of the wrong class."""
+    X = np.array([[1.0, 0.0], [0.99, 0.1], [0.1, 1.0], [0.0, 1.0], [1.0, 1.0]])
+    y, domains = ["a", "a", "b", "b", "b"], [0, 1, 1, 1, 0]
+    assert scores.knn(X, y, domains, temperature=0.07) == 1
+    assert scores.knn(X, y, domains, temperature=1e6) < 1  # equal weights: the majority is wrong
+    p = problem(60, 10, 5)
+    assert scores.knn(*p, temperature=1e-4) == scores.knn(*p, k=1)
+
+
+@pytest.mark.parametrize("score", [scores.knn, scores.lda])
+def test_a_class_of_a_single_domain_cannot_be_predicted(score: Any) -> None:
+    X = np.array([[1.0, 0.1], [0.1, 1.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.1]])
+    assert score(X, ["a", "b", "a", "b", "c"], [0, 0, 1, 1, 1]) == pytest.approx((1 + 2 / 3) / 2)
+
+
+def test_lda_without_domains() -> None:
+    """On noise with more features than samples only what is held out tells the truth."""
+    rng = np.random.default_rng(7)
+    X, y = rng.normal(size=(100, 200)), np.arange(100) % 2
+    assert 0.25 < scores.lda(X, y) < 0.75
+    assert scores.lda(X, y, random_state=1) != scores.lda(X, y, random_state=2)
+    # copies of samples in other folds would be recognised; whole groups of copies are not
+    X, y = X[:40, :39], y[:40]
+    copies, labels = np.repeat(X, 5, axis=0), np.repeat(y, 5)
+    groups = np.repeat(np.arange(40), 5).tolist()
+    assert scores.lda(copies, labels) > 0.9
+    assert scores.lda(copies, labels, groups=groups) < 0.8
+    assert scores.lda(X, y, groups=[None] * 40) == scores.lda(X, y)
+    with pytest.raises(InputError, match="all samples are of one group"):
+        scores.lda(X, y, groups=["a"] * 40)
+
+
+def test_leep_of_certain_and_uninformative_sources() -> None:
+    y = np.arange(40) % 4
+    assert scores.leep(np.eye(4)[y], y) == 0
+    assert scores.leep(np.full((40, 7), 1 / 7), y) == pytest.approx(-math.log(4))
+    values = [scores.leep((1 - share) * np.eye(4)[y] + share / 4, y) for share in (0.2, 0.5, 0.9)]
+    assert values == sorted(values, reverse=True)
+    assert scores.nce([0, 0, 1, 1], ["a", "b", "c", "c"]) == pytest.approx(-math.log(2) / 2)
+
+
+@pytest.mark.parametrize(("n", "d"), [(80, 10), (60, 90)])
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_nleep(n: int, d: int, covariance: Any) -> None:
+    """scikit-learn's own way from features to posteriors, then LEEP with the logarithm."""
+    X, y, _ = problem(n, d, 3)
+    Z = PCA(n_components=0.8, svd_solver="full").fit_transform(X)
+    Z = Z / np.sqrt(np.mean(Z * Z))
+    kind = "diag" if covariance == "diagonal" else "full"
+    mixture = GaussianMixture(6, covariance_type=kind, random_state=3)
+    expected = oracle.leep(mixture.fit(Z).predict_proba(Z), y)
+    value = scores.nleep(X, y, n_components=6, covariance=covariance, random_state=3)
+    assert value == close(expected)
+    shares = np.bincount(y) / n
+    assert scores.nleep(X, y, n_components=1) == pytest.approx(float(shares @ np.log(shares)))
+
+
+def test_parc_of_a_sample_and_of_two_points() -> None:
+    X, y, _ = problem(300, 10, 3)
+    assert scores.parc(X, y, max_samples=300) == scores.parc(X, y, random_state=5)
+    drawn = scores.parc(X, y, max_samples=100)
+    assert drawn == scores.parc(X, y, max_samples=100)
+    assert drawn != scores.parc(X, y, max_samples=100, random_state=1)
+    assert drawn == pytest.approx(scores.parc(X, y), abs=10)
+    points = np.array([[1.0, 2.0, 0.0], [3.0, 0.0, 5.0]])[[0, 0, 0, 1, 1]]
+    assert scores.parc(points, [0, 0, 0, 1, 1]) == pytest.approx(100)
+
+
+def test_shrinkage_of_the_oracle_agrees_with_scikit_learn() -> None:
+    X = problem(30, 80, 4).X
+    assert oracle.ledoit_wolf_shrinkage(X) == pytest.approx(ledoit_wolf_shrinkage(X), rel=1e-10)
+
+
+@pytest.mark.parametrize("scale", [0.05, 0.5])  # of shrinkage near one, and near none
+def test_sfda_of_more_or_less_shrinkage(scale: float) -> None:
+    for shape in SHAPES:
+        X, y, _ = problem(*shape, separation=0.5)
+        expected = oracle.sfda(scale * X, y)
+        assert scores.sfda(scale * X, y) == pytest.approx(expected, rel=1e-6, abs=1e-10)
+    # far more spread than makes exp(-a σ) vanish; a direction of small spread then counts
+    X, y, _ = problem(60, 3, 3, separation=0.5)
+    X = X @ np.diag([5.0, 5.0, 5e-3])
+    assert scores.sfda(X, y) == pytest.approx(oracle.sfda(X, y), rel=1e-9)
+
+
+@pytest.mark.parametrize("eps", [1e-4, 0.5])
+def test_transrate_of_any_distortion(eps: float) -> None:
+    for shape in SHAPES:
+        X, y, _ = problem(*shape)
+        assert scores.transrate(X, y, eps=eps) == close(oracle.transrate(X, y, eps=eps), 1e-9)
+
+
+@few
+@given(st.integers(0, 10**6))
+def test_zero_shot(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, texts = rng.normal(size=(30, 5)), rng.normal(size=(4, 5))
+    texts /= np.linalg.norm(texts, axis=1, keepdims=True)
+    y, domains = rng.integers(4, size=30), rng.integers(3, size=30)
+    expected = zero_shot_oracle.accuracy(X, texts, y, domains)
+    assert scores.zero_shot(X, texts, y, domains) == pytest.approx(expected, rel=1e-12)
+    assert scores.zero_shot(X, texts, y) == close(zero_shot_oracle.accuracy(X, texts, y), 1e-12)
+    longer = X * 10 ** rng.uniform(-3, 3, (30, 1))
+    found = scores.zero_shot(on("torch", longer), on("torch", 7 * texts), y, domains)
+    assert found == close(expected)
+    order, classes = rng.permutation(30), rng.permutation(4)
+    new = np.argsort(classes)[y]
+    shuffled = scores.zero_shot(X[order], texts[classes], new[order], domains[order])
+    assert shuffled == pytest.approx(expected, rel=1e-12)
+
+
+# --- LogME ----------------------------------------------------------------------------------------
+
+
+def test_the_published_variant_of_logme() -> None:
+    X, y, _ = problem(20, 50, 2)
+    X[1::2] = X[::2]  # rank 10: zero singular values count
+    published = scores.logme(X, y, variant="published")
+    assert published == pytest.approx(oracle.published_logme(X, y), rel=1e-8)
+    X, y = np.random.default_rng(7).normal(size=(60, 200)), np.arange(60) % 3
+    exact, published = scores.logme(X, y), scores.logme(X, y, variant="published")
+    assert exact < 0 < 5 < published  # wrong for fewer samples than features
+    X, y, _ = problem(400, 8, 3)
+    exact, published = scores.logme(X, y), scores.logme(X, y, variant="published")
+    assert published == pytest.approx(exact, rel=1e-4)
+    assert published != exact
+
+
+def numbers(case: str) -> tuple[Any, Any]:
+    """Features and numbers to predict, one or several, with n > d or n < d."""
+    if case.startswith("diabetes"):
+        X, y = load_diabetes(return_X_y=True)
+        return (X, y[:, None]) if case == "diabetes" else (
+            PolynomialFeatures(2).fit_transform(X[:40]), y[:40, None])  # fmt: skip
+    n, d = (80, 12) if case == "n > d" else (30, 70)
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(n, d)) * rng.uniform(0.1, 3, d)
+    Y = X[:, :4] @ rng.normal(size=(4, 3)) + rng.normal(size=(n, 3)) * [0.2, 3, 1]
+    return X, Y * [1, 50, 0.01] + [0, 300, 7]
+
+
+@pytest.mark.parametrize("case", ["diabetes", "diabetes, n < d", "n > d", "n < d"])
+def test_logme_of_numbers(case: str) -> None:
+    X, Y = numbers(case)
+    assert scores.logme(X, Y) == pytest.approx(oracle.logme_of_columns(X, Y), rel=1e-9)
+    assert scores.logme(X, Y, variant="published") == pytest.approx(
+        oracle.published_logme_of_columns(X, Y), rel=1e-9, abs=1e-9
+    )
+    if Y.shape[1] == 1:  # one column is the same as a vector
+        assert scores.logme(X, Y[:, 0], task="regression") == scores.logme(X, Y)
+    # the unit adds a constant: the order of models does not depend on it
+    assert scores.logme(X, 100 * Y) == close(scores.logme(X, Y) - np.log(100), 1e-7)
+
+
+def test_logme_of_several_labels() -> None:
+    rng = np.random.default_rng(1)
+    X, Y, y = rng.normal(size=(50, 6)), (rng.random((50, 4)) < 0.4).astype(int), np.arange(50) % 3
+    assert scores.logme(X, Y) == pytest.approx(oracle.logme_of_columns(X, Y.astype(float)))
+    assert scores.logme(X, np.eye(3)[y]) == pytest.approx(scores.logme(X, y), rel=1e-12)
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 8), (100, 150)])
+def test_logme_of_a_large_offset(n: int, d: int) -> None:
+    """It falls by ln(c) / n where the offset is multiplied by c, and by no more."""
+    p = problem(n, d, 3)
+    X = p.X + 5 * np.eye(3, d)[p.y]
+    values = [scores.logme(X + size, p.y) for size in (1e4, 1e7)]
+    assert values[0] - values[1] == pytest.approx(math.log(1e3) / n, rel=1e-2)
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+ON_ARRAYS = ("knn", "parc", "transrate")
+OWN = [name for name in scores.names() if scores.get(name).needs == "features"]
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_features_are_held_at_most_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the number type of the source; from moments, not at all."""
+    assert (scores.get(name).from_moments is None) == (name in ON_ARRAYS)
+    monkeypatch.setattr(Backend, "block_bytes", 2**16)
+    monkeypatch.setattr("oodzoo.features.source.BLOCK_ROWS", 256)
+    monkeypatch.setattr("oodzoo.moments._MIN_ROWS", 256)
+    n, d = (3_000, 200) if name == "knn" else (12_000, 40)  # O(n²)
+    X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+    y, domains = np.arange(n) % 20, np.arange(n) // (n // 3)
+    if name == "nleep":  # the leading components are kept, which are few here
+        X[:, 4:] *= 0.01
+    score = scores.get(name)
+    source = ArraySource({"net": X}, y, domains)
+    compute_score(ArraySource({"net": X[::7]}, y[::7], domains[::7]), score, "net")  # imports
+    tracemalloc.start()
+    if name == "nleep":  # the mixture is scikit-learn's
+        monkeypatch.setattr("oodzoo.scores._nleep._score", lambda *_: 0.0)
+    if name == "parc":
+        score = scores.Score("parc", lambda X, y: scores.parc(X, y, max_samples=100))
+    if name == "knn":
+        score = scores.Score("knn", lambda X, y, d: scores.knn(X, y, d, k=3), uses_domains=True)
+    compute_score(source, score, "net")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * y.nbytes + (1.5 if name in ON_ARRAYS else 0.6) * X.nbytes
