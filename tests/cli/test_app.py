@@ -185,7 +185,7 @@ WRITING = """
 demo --out BAD/new
 extract GOOD/data --zoo GOOD/zoo.toml --store BAD/new
 run GOOD/data --zoo GOOD/zoo.toml --out BAD/new
-rank GOOD/store --plot BAD/new.png
+rank GOOD/store --plot BAD/new.svg
 fit GOOD/store --out BAD/new
 tune GOOD/model GOOD/data --out BAD/new
 test GOOD/model GOOD/data --out BAD/new.html
@@ -584,7 +584,7 @@ def test_help_is_not_cut_off(
     assert [line for line in lines if line.endswith("...") and line.startswith("  -")] == []
 
 
-HEAVY = "numpy scipy sklearn onnxruntime PIL matplotlib joblib torch"
+HEAVY = "numpy scipy sklearn onnxruntime PIL joblib torch"
 
 
 def test_import_is_light() -> None:

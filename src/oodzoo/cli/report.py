@@ -11,37 +11,28 @@ from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.terminal import Terminal
 
 
-@command("report", example="oodzoo report job/ --figures png", interrupted=FILES_COMPLETE)
+@command("report", example="oodzoo report job/ --figures", interrupted=FILES_COMPLETE)
 def report(
     terminal: Terminal,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run (with run.json).")],
     figures: Annotated[
-        str | None,
-        typer.Option(
-            metavar="png|svg|pdf", help="Also write the figures as such files, in DIR/figures."
-        ),
-    ] = None,
+        bool, typer.Option("--figures", help="Also write the charts as SVG files in DIR/figures.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(help="File to write the page to.", show_default="DIR/report.html"),
-    ] = None,
-    format: Annotated[  # noqa: A002 - the name of the option
-        str | None, typer.Option(help="Deprecated: use --figures.", hidden=True)
     ] = None,
 ) -> None:
     """Write the report of a run: one self-contained HTML page."""
     from oodzoo.record import read_run
     from oodzoo.report import write_report
 
-    if format is not None:
-        terminal.warn("--format is deprecated; use --figures")
-        figures = figures or format
     run = read_run(folder)
     written: list[Path] = []
-    if figures is not None:
+    if figures:
         from oodzoo.report.figures import write_figures
 
-        written = write_figures(run, folder / "figures", figures)
+        written = write_figures(run, folder / "figures")
     page = write_report(folder, out, run=run)
     for path in (page, *written):
         terminal.line(f"{path}")

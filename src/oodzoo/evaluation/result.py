@@ -34,7 +34,8 @@ from oodzoo.task import Kind, Task, require_kind
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from oodzoo.report.figures import Plot
 
 
 @dataclass(frozen=True)
@@ -421,7 +422,7 @@ class Evaluation:
     def _shown(self) -> dict[str, Row]:
         return {"recommended": self.recommended_row} | self.rows
 
-    def plot(self, *, baselines: bool = False) -> Figure:
+    def plot(self, *, baselines: bool = False) -> Plot:
         """Plot the main metric of the rows, on average and on each test domain.
 
         Parameters

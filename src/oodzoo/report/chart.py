@@ -7,8 +7,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from oodzoo.report.numbers import is_number, number, text_width
 from oodzoo.report.svg import Drawing
 
@@ -89,13 +87,13 @@ NARROW = Size(340, narrow=True)
 class Chart:
     """A chart, drawn for a wide screen and for a phone."""
 
-    wide: Markup
-    narrow: Markup
+    wide: Drawing
+    narrow: Drawing
 
 
 def in_both_sizes(draw: Callable[[Size], Drawing]) -> Chart:
     """Draw a chart in both sizes."""
-    return Chart(wide=draw(WIDE).render(), narrow=draw(NARROW).render())
+    return Chart(wide=draw(WIDE), narrow=draw(NARROW))
 
 
 def axis_above(

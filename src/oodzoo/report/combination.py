@@ -1,7 +1,4 @@
-"""The section "Single models and combinations": accuracy by test domain and number of models.
-
-:func:`comparison` and :func:`curves` prepare what the page and :mod:`oodzoo.report.figures` draw.
-"""
+"""The section "Single models and combinations": accuracy by test domain and number of models."""
 
 from __future__ import annotations
 
@@ -173,7 +170,7 @@ def combination_section(evaluation: Evaluation) -> Section:
         lead += " Zero-shot compares images with the names of the classes, without training."
     if any(key.startswith(BEST_BY) for key in evaluation.baselines):
         lead += " “Best by X”: the top model under score X."
-    blocks = [_comparison_figure(evaluation)]
+    blocks = [comparison_figure(evaluation)]
     if evaluation.outputs:
         blocks.append(outputs_figure(evaluation))
     blocks += [decision_figure(evaluation), pools_figure(evaluation)]
@@ -199,8 +196,16 @@ def _top(top_k: int | dict[str, int]) -> str:
 # --- accuracy on each test domain ----------------------------------------------------------------
 
 
-def _comparison_figure(evaluation: Evaluation) -> Figure:
-    groups, metric = comparison(evaluation), WORDS[evaluation.task].metric
+def comparison_figure(evaluation: Evaluation, *, baselines: bool = True) -> Figure:
+    """Accuracy of all methods on average, and of the main ones on each test domain.
+
+    `baselines=False` leaves the baselines out of the chart.
+    """
+    metric = WORDS[evaluation.task].metric
+    groups = {
+        name: [lane for lane in lanes if baselines or lane.method.kind != "baseline"]
+        for name, lanes in comparison(evaluation).items()
+    }
     averages = groups["Average"]
     shown = ", ".join(
         f"{lane.method.title} {number(lane.value, 1)} %"

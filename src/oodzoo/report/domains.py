@@ -1,8 +1,4 @@
-"""The section "Results by domain": accuracy and terms of the score on each domain.
-
-:func:`domain_accuracies` and :func:`term_by_domain` prepare what the page and
-:mod:`oodzoo.report.figures` draw.
-"""
+"""The section "Results by domain": accuracy and terms of the score on each domain."""
 
 from __future__ import annotations
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from statistics import fmean
 
-from markupsafe import Markup
-
 from oodzoo.evaluation.diagnosis import failing_class
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.ranking.result import Ranking
@@ -114,7 +112,7 @@ def _meaning(task: Kind, value: float, interval: Interval, place: str = "a new d
 # --- a small chart -------------------------------------------------------------------------------
 
 
-def _strip(task: Kind, value: float, interval: Interval, domains: Mapping[str, float]) -> Markup:
+def _strip(task: Kind, value: float, interval: Interval, domains: Mapping[str, float]) -> Drawing:
     """The number, its interval, and a stroke for each held-out domain, up to 100 %."""
     metric, width, middle = WORDS[task].metric, 340, 16
     ends = [0.0, value, *(interval or ()), *domains.values()]
@@ -135,4 +133,4 @@ def _strip(task: Kind, value: float, interval: Interval, domains: Mapping[str, f
         tip = f"{domain}\n{number(each, 1)} %"
         drawing.rect(scale(each) - 1, middle - 10, 2, 20, "stroke", data_tip=tip)
     mark(drawing, "circle", scale(value), middle, "dot expected", f"{number(value, 1)} %")
-    return drawing.render()
+    return drawing

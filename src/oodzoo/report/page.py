@@ -42,7 +42,7 @@ def page(run: Run, files: Mapping[str, StoredFile] | None = None) -> str:
     >>> text.startswith("<!doctype html>"), "oodzoo run photos" in text
     (True, True)
     """
-    return render(headline(run), _sections(run, files or {}), run.versions.get("oodzoo"))
+    return render(headline(run), sections_of(run, files or {}), run.versions.get("oodzoo"))
 
 
 def write_report(
@@ -72,7 +72,7 @@ def write_report(
     return target
 
 
-def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
+def sections_of(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
     """What there is to show, in the order of use: what to do about it, then why, then details."""
     sections = []
     if run.evaluation and (advice := advice_section(run.evaluation)):

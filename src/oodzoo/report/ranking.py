@@ -27,8 +27,14 @@ MOST_NAMES = 10
 
 def ranking_section(ranking: Ranking) -> Section:
     """The order of the models and the uncertainty of their ranks."""
+    lead = _lead(ranking) + _left_out(ranking)
+    return Section("ranking", "Ranking", lead, (ranking_figure(ranking),))
+
+
+def ranking_figure(ranking: Ranking) -> Figure:
+    """The terms of the score, the expected accuracy and the rank of each model."""
     summary = _summary(ranking)
-    figure = Figure(
+    return Figure(
         title=_title(ranking),
         text=summary + _notes(ranking),
         chart=in_both_sizes(lambda size: _draw(ranking, summary, size)),
@@ -36,7 +42,6 @@ def ranking_section(ranking: Ranking) -> Section:
         table=_table(ranking),
         folded=False,
     )
-    return Section("ranking", "Ranking", _lead(ranking) + _left_out(ranking), (figure,))
 
 
 def _title(ranking: Ranking) -> str:

@@ -31,12 +31,12 @@ def render(headline: Headline, sections: Sequence[Section], version: str | None 
     version : str, optional
         Version of oodzoo that computed the results.
     """
-    script, style = _resource("page.js"), _resource("page.css")
+    script, style = resource("page.js"), resource("page.css") + resource("chart.css")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"breakable": _breakable, "unbroken": _unbroken}
-    template = environment.from_string(_resource("page.html.j2"))
+    template = environment.from_string(resource("page.html.j2"))
     text = template.render(
         headline=headline,
         sections=sections,
@@ -59,5 +59,6 @@ def _unbroken(text: str) -> Markup:
     return Markup(_TOGETHER.sub(r'<span class="together">\g<0></span>', joined))
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """A file of the page: template, script or style."""
     return files("oodzoo.report").joinpath(name).read_text(encoding="utf-8")

@@ -73,16 +73,24 @@ class Drawing:
             inner, self._parts = self._parts, outer
             self._parts.append(_element("g", Markup("").join(inner), {"class": kind}))
 
-    def render(self) -> Markup:
-        """The image as an HTML element; it may shrink, and grow by 15 %."""
+    def place(self, other: Drawing, x: float, y: float) -> None:
+        """Draw another image, with its upper left at this point."""
+        place = {"transform": f"translate({_rounded(x)} {_rounded(y)})"}
+        self._parts.append(_element("g", Markup("").join(other._parts), place))
+
+    def render(self, **attributes: object) -> Markup:
+        """The image as an element `svg`, with further attributes."""
         content = Markup("").join([_element("title", self.label, {}), *self._parts])
-        attributes: dict[str, object] = {
+        given: dict[str, object] = {
             "viewBox": f"0 0 {_rounded(self.width)} {_rounded(self.height)}",
             "role": "img",
             "aria_label": self.label,
-            "style": f"max-width:{1.15 * self.width:.0f}px",
         }
-        return _element("svg", content, attributes)
+        return _element("svg", content, given | attributes)
+
+    def __html__(self) -> Markup:
+        """The image on the page; it may shrink, and grow by 15 %."""
+        return self.render(style=f"max-width:{1.15 * self.width:.0f}px")
 
 
 def _element(tag: str, content: str | Markup, attributes: dict[str, object]) -> Markup:

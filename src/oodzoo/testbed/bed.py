@@ -19,7 +19,7 @@ from oodzoo.testbed.agreement import Agreement, Resampled, UnseenDomain, Values
 from oodzoo.testbed.ties import Difference
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from oodzoo.report.figures import Plot
 
 SCHEMA = 2
 RESAMPLES = 10_000
@@ -267,8 +267,8 @@ class TestBed:
         """Restore a test bed from :meth:`to_dict`, without recomputing anything."""
         return structured(document, cls, "the test bed")
 
-    def plot(self) -> Figure:
-        """Plot each score against accuracy, one panel per score, with matplotlib."""
+    def plot(self) -> Plot:
+        """Plot each score against accuracy, one panel per score."""
         from oodzoo.report.figures import plot_scores
 
         return plot_scores([self])

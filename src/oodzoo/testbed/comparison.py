@@ -19,7 +19,7 @@ from oodzoo.testbed.correlation import interval, mean_of_draws
 from oodzoo.testbed.ties import Difference, behind, simultaneous_intervals, tied_pairs
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from oodzoo.report.figures import Plot
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class Comparison:
     def _repr_html_(self) -> str:
         return html_table(*self.table(), caption=f"Means over {some_of(list(self.beds), 6)}")
 
-    def plot(self) -> Figure:
-        """Plot each score against accuracy: one row per data set, one column per score."""
+    def plot(self) -> Plot:
+        """Plot each score against accuracy: a row of panels for each data set."""
         from oodzoo.report.figures import plot_scores
 
         return plot_scores(list(self.beds.values()))
