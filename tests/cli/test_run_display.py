@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oodzoo.cli.run_display import _typed
+from oodzoo.cli.run import _typed
 from oodzoo.zoo import load_zoo
 
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from oodzoo._numbers import MISSING, is_number, number, significant, span
 from oodzoo._text import csv_cell
-from oodzoo.report.chart import Chart
-from oodzoo.report.numbers import MISSING, is_number, number, significant, span
-from oodzoo.report.svg import Drawing
+from oodzoo.report.chart import Chart, Drawing
 
 LONG = 30
 """Tables with more rows than this start collapsed."""

@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from oodzoo._io import write_tidily
 from oodzoo.errors import InputError
 from oodzoo.report.blocks import Block, Chooser, Figure, Key
-from oodzoo.report.chart import WIDE, mark
+from oodzoo.report.chart import WIDE, Drawing, mark, text_width
 from oodzoo.report.combination import comparison_figure
-from oodzoo.report.numbers import text_width
-from oodzoo.report.page import sections_of
+from oodzoo.report.page import resource, sections_of
 from oodzoo.report.ranking import ranking_figure
-from oodzoo.report.rendering import resource
 from oodzoo.report.scores import scatters, scores_figure
-from oodzoo.report.svg import Drawing
 
 if TYPE_CHECKING:
     from oodzoo.evaluation.result import Evaluation

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oodzoo._text import count
+from oodzoo._numbers import number, significant, span
+from oodzoo._text import count, listed
 from oodzoo.report.blocks import Column, Figure, Section, Table
-from oodzoo.report.chart import covering, percent
-from oodzoo.report.numbers import listed, number, significant, span
-from oodzoo.report.svg import Drawing
+from oodzoo.report.chart import Drawing, covering, percent
 from oodzoo.testbed.bed import ScoreResult, TestBed
 
 

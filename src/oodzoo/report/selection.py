@@ -7,11 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from oodzoo._numbers import number
 from oodzoo._text import count
 from oodzoo.report.blocks import Column, Figure, Section, Table
-from oodzoo.report.chart import Chart, Scale, Size, in_both_sizes
-from oodzoo.report.numbers import number
-from oodzoo.report.svg import Drawing
+from oodzoo.report.chart import Chart, Drawing, Scale, Size, in_both_sizes
 from oodzoo.selection.select import ModelSelection, SelectionSummary
 from oodzoo.task.words import WORDS
 
