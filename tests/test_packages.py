@@ -77,7 +77,7 @@ def test_packages_of_a_zoo_are_required_in_python(photos: Path, tmp_path: Path) 
 def test_suggested_commands_say_what_to_install() -> None:
     program = (
         "from oodzoo.record import PredictorSummary, Run\n"
-        "from oodzoo.report.steps import steps\n"
+        "from oodzoo.report.headline import steps\n"
         "run = Run('oodzoo run', predictor=PredictorSummary('model', ('a',), 'digest'))\n"
         "print(*(step.title for step in steps(run)), sep='\\n')\n"
         "from oodzoo._packages import install_hint\n"

@@ -161,6 +161,19 @@ def some_of(names: Sequence[str], most: int = 3) -> str:
     return ", ".join([*shown, *([f"… {more} more"] if more > 0 else [])])
 
 
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Names in a sentence.
+
+    Examples
+    --------
+    >>> listed(["a"]), listed(["a", "b"]), listed(list("abcde"))
+    ('a', 'a and b', 'a, b, c and 2 more')
+    """
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+
+
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Align a table; the first column left, the others right.
 

@@ -93,10 +93,6 @@ def test_a_wrong_file_is_one_line(run: Run, tmp_path: Path, line: str, words: st
     assert not (tmp_path / "job").exists()
 
 
-def test_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
-    assert "cannot read" in run("run", "--config", tmp_path / "none.toml").complaint
-
-
 def test_a_folder_of_a_run_instead_of_its_file(run: Run, tmp_path: Path) -> None:
     assert "is a folder without oodzoo.toml" in run("run", "--config", tmp_path).complaint
     (tmp_path / CONFIG_FILE).touch()

@@ -16,34 +16,6 @@ from tests.s3 import Bucket
 import oodzoo
 
 
-def test_table_of_counts(run: Run, photos: Path, write_image: WriteImage) -> None:
-    write_image(photos / "day/cat/3.png")
-    outcome = run("data", photos)
-    assert outcome.code == 0
-    cells = [line.split() for line in outcome.out.splitlines()]
-    for row in (["class", "day", "night"], ["cat", "3", "2"], ["dog", "2", "2"], ["all", "5", "4"]):
-        assert row in cells
-    assert "9 images, 2 domains, 2 classes" in outcome.out
-    assert "No problems found." in outcome.out
-    shutil.rmtree(photos / "night")
-    one = run("data", photos)
-    assert "warning: " in one.err
-    assert "No problems found." not in one.out
-    assert "warning" not in outcome.err
-
-
-def test_table_of_domains(run: Run, photos: Path, write_image: WriteImage) -> None:
-    write_image(photos / "day/cat/3.png")
-    n_bytes = [sum(f.stat().st_size for f in (photos / d).rglob("*.png")) for d in ("day", "night")]
-    (head, _, *rows), _ = (part.splitlines() for part in run("data", photos).out.split("\n\n"))
-    assert head.split() == ["domain", "images", "classes", "per", "class", "shift", "size", "bytes"]
-    assert [row.split() for row in rows] == [
-        ["day", "5", "2/2", "2–3", "10", "%", "4×4", str(n_bytes[0]), "B"],
-        ["night", "4", "2/2", "2", "10", "%", "4×4", str(n_bytes[1]), "B"],
-        ["all", "9", "2/2", "4–5", "4×4", str(sum(n_bytes)), "B"],
-    ]
-
-
 def test_json_document(run: Run, photos: Path) -> None:
     outcome = run("data", photos, "--json")
     assert outcome.code == 0
@@ -91,14 +63,6 @@ def test_every_oddity_is_a_warning_and_named(
     assert leak["paths"] == ["day/dog/1.png", "night/dog/copy.png"]
 
 
-def test_quiet_leaves_results_and_counts_warnings(run: Run, photos: Path) -> None:
-    (photos / "day/cat/empty.png").touch()
-    outcome = run("data", photos, "--quiet")
-    assert "9 images" in outcome.out
-    assert outcome.err == "1 warning; run without -q to see it\n"
-    assert run("data", photos, "--quiet", "--json").document["images"] == 9
-
-
 def test_quick_counts_without_opening(run: Run, photos: Path) -> None:
     (photos / "day/cat/empty.png").touch()
     outcome = run("data", photos, "--quick", "--json")
@@ -144,16 +108,6 @@ def test_control_characters_in_names_are_escaped(
     assert set(names) < set(run("data", photos, "--json").document["domains"])
 
 
-def test_bad_folders_are_one_line(run: Run, photos: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for source, words in [
-        (photos / "day/cat/1.png", "is a file"),
-        (tmp_path / "empty", "no image found"),
-        (photos / "day", "one level too high"),
-    ]:
-        assert words in run("data", source).complaint
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -183,14 +137,6 @@ def test_name_that_is_no_text(run: Run, photos: Path) -> None:
     assert run("data", odd_root, "--json").document["images"] == 8
 
 
-def test_many_domains_keep_their_counts(run: Run, photos: Path, write_image: WriteImage) -> None:
-    domains = [f"camera_{i:02d}" for i in range(20)]
-    for domain in domains:
-        write_image(photos / domain / "cat/1.png")
-    outcome = run("data", photos, "--quick")
-    assert all(domain in outcome.out for domain in domains)
-
-
 @pytest.fixture
 def many_classes(photos: Path, write_image: WriteImage) -> Path:
     for n in range(28):
@@ -212,17 +158,6 @@ def test_counts_of_many_classes_are_abbreviated(run: Run, many_classes: Path) ->
     full = run("data", many_classes, "--quick", "--counts").out
     assert full.count("class_") == 28
     assert "--counts" not in full
-
-
-def test_table_of_counts_that_is_too_wide_is_left_out(
-    run: Run, photos: Path, write_image: WriteImage
-) -> None:
-    for n in range(13):
-        write_image(photos / f"camera_{n:02d}/class_{n:02d}/1.png")
-    outcome = run("data", photos, "--quick")
-    assert "class_" not in outcome.out
-    assert "oodzoo data --counts shows the images of all 15 classes." in outcome.out
-    assert "class_12" in run("data", photos, "--quick", "--counts").out
 
 
 def test_columns_of_other_names(run: Run, photos: Path, tmp_path: Path) -> None:
@@ -291,10 +226,3 @@ def test_several_labels(run: Run, photos: Path) -> None:
         assert row in cells
     assert "domain 'night' has no images with the label 'cat'" in outcome.err
     assert "no label in" in run("data", table, "--task", "regression").complaint
-
-
-def test_a_task_that_contradicts(run: Run, photos: Path) -> None:
-    assert (
-        "its labels are names of folders" in run("data", photos, "--task", "regression").complaint
-    )
-    assert "unknown task 'regresion'" in run("data", photos, "--task", "regresion").complaint

@@ -126,20 +126,6 @@ def test_bad_options(run: Run, store: Path, options: list[str], words: str) -> N
     assert words in outcome.complaint
 
 
-@pytest.mark.parametrize(
-    ("domains", "words"),
-    [
-        ("site", "--domains must be propose, one or column:NAME, got 'site'"),
-        ("column:camra", "did you mean camera?"),
-        ("column:serial", "another value for each image"),
-    ],
-)
-def test_bad_domains(run: Run, table: Path, domains: str, words: str) -> None:
-    outcome = run("data", table, "--domains", domains)
-    assert outcome.code == 2
-    assert words in outcome.complaint
-
-
 def test_a_run_with_one_domain_divides_it_into_clusters(
     run: Run, table: Path, tmp_path: Path
 ) -> None:

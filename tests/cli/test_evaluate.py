@@ -52,21 +52,6 @@ def test_json(run: Run, tmp_path: Path) -> None:
     assert len(document["ablation"]) == 2
 
 
-def test_tables_name_every_domain(run: Run, tmp_path: Path) -> None:
-    features, y, domains = zoo(n_domains=4)
-    names = [f"{domain} has a very long name of its own" for domain in np.unique(domains)]
-    store = stored(tmp_path, features, y, np.char.add(domains, names[0][2:]))
-    options = ("--trials", "2", "--peers", "sfda,knn")
-    code, out, _ = run("evaluate", store, *options)
-    assert code == 0
-    lines = out.splitlines()
-    assert all(name in lines[0] for name in names)
-    for name in ("Single", "Pool", "Ensemble", "F. Selection", "F. Ratio", "random features",
-                 "oracle", "paper selection", "best by sfda", "best by knn"):  # fmt: skip
-        assert any(line.startswith(name) for line in lines)
-    assert "Standard error of the average of F. Selection over 2 trials" in out
-
-
 def test_tables_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     features, y, domains = zoo(n_domains=6)
     named = np.char.add(domains, "_of_a_hospital")
@@ -87,47 +72,11 @@ def test_tables_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(domain in shown for domain in missing)
 
 
-def test_target_images(run: Run, tmp_path: Path) -> None:
-    store = stored(tmp_path, *zoo())
-    outcome = run("evaluate", store, "--with-target", "--no-baselines")
-    assert outcome.code == 0, outcome.err
-    assert any(line.startswith("Pool + target") for line in outcome.out.splitlines())
-    document = run("evaluate", store, "--with-target", "--no-baselines", "--json").document
-    assert set(document["with_target"]) == {"pool"}
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--max-models", "0"), "max_models must be 1 or more, got 0"),
-        (("--max-ms", "0"), "max_ms must be a positive number of milliseconds, got 0.0"),
-        (("--with-target",), "domain 'd0' has 12 samples; with_target needs at least 20"),
-        (("--max-ms", "3"), "no model meets --max-ms 3: time per image unknown"),
-    ],
-)
-def test_limits(run: Run, tmp_path: Path, options: tuple[str, ...], words: str) -> None:
-    assert words in run("evaluate", stored(tmp_path, *zoo(n=12)), *options).complaint
-
-
 def test_at_most_one_model(run: Run, tmp_path: Path) -> None:
     store = stored(tmp_path, *zoo())
     document = run("evaluate", store, "--max-models", "1", "--no-baselines", "--json").document
     assert len(document["recommended"]["models"]) == 1
     assert all(len(models) == 1 for models in document["pool"]["models"].values())
-
-
-def test_number_of_models_chosen_on_the_training_domains(run: Run, tmp_path: Path) -> None:
-    store = stored(tmp_path, *zoo())
-    outcome = run("evaluate", store, "--top-k", "auto", "--no-baselines")
-    assert outcome.code == 0
-    assert "Number of models chosen for each test domain: " in outcome.out
-
-
-def test_invalid_use(run: Run, tmp_path: Path) -> None:
-    store = stored(tmp_path, *zoo(n_domains=2))
-    complaint = run("evaluate", store, "--top-k", "three").complaint
-    assert "--top-k must be 1 or more, several such as 1,3,5,7, or auto; got 'three'" in complaint
-    assert "needs at least three domains" in run("evaluate", store).complaint
 
 
 def test_search_space(run: Run, tmp_path: Path) -> None:
@@ -147,24 +96,6 @@ def test_search_space(run: Run, tmp_path: Path) -> None:
     code, _, err = run("evaluate", store, "--protocol", "domainbed", "--search-space", "PACS")
     assert code == 2
     assert "unknown search space 'PACS'; expected one of default, DomainNet" in err
-
-
-def test_numbers(run: Run, tmp_path: Path) -> None:
-    features, y, domains = task_zoo("regression", n=15, n_domains=3)
-    arrays: Any = {"labels": y[:, 1], "domains": domains} | features
-    np.savez(tmp_path / "f.npz", **arrays)
-    store = import_features([tmp_path / "f.npz"], tmp_path / "store", task="regression").path
-    code, out, _ = run("evaluate", store, "--no-baselines")
-    assert code == 0
-    lines = out.splitlines()
-    assert any(line.startswith("explained variance % average") for line in lines)
-    assert any("absolute error" in line and "in the units of the labels" in line for line in lines)
-    document = run("evaluate", store, "--no-baselines", "--json").document
-    assert (document["task"], document["metric"]) == ("regression", "explained_variance")
-    single = document["single"]["average"]
-    assert any(line.startswith("Single") and f"{single:.1f}" in line for line in lines)
-    code, _, error = run("evaluate", store, "--with-target")
-    assert (code, "needs classes, but the task is 'regression'" in error) == (2, True)
 
 
 def test_each_of_several_numbers(run: Run, tmp_path: Path) -> None:
@@ -218,24 +149,6 @@ def test_the_worst_of_many_labels(run: Run, tmp_path: Path) -> None:
     assert best not in {line.split()[0] for line in shown if line.strip()}
 
 
-def test_the_results_among_published_ones(run: Run, tmp_path: Path) -> None:
-    store = stored(tmp_path, *zoo(n=12))
-    code, out, _ = run("evaluate", store, "--no-baselines", "--published", "PACS")
-    assert code == 0
-    lines = [line.split() for line in out.splitlines()]
-    at = lines.index(["PACS", "from", "accuracy", "%"])
-    assert ["SWAD", "SWAD", "88.1"] in lines[at:]
-    assert sum(words[1:2] == ["yours"] for words in lines[at:]) == 5
-    tail = out.splitlines()[at:]
-    assert max(map(len, tail)) <= 80
-    assert "GPU hours in the paper: 0.27" in out
-    assert "Your cost is not known." in " ".join(out.split())
-    document = run("evaluate", store, "--no-baselines", "--published", "PACS", "--json").document
-    assert document["published"]["dataset"] == "PACS"
-    complaint = run("evaluate", store, "--published", "Pacs").complaint
-    assert "did you mean PACS?" in complaint
-
-
 def test_fine_tuning(run: Run, tmp_path: Path) -> None:
     if not all(map(find_spec, ("torch", "torchvision", "onnx", "onnx2torch"))):
         pytest.skip("fine-tuning needs the extra tune")
@@ -259,36 +172,6 @@ def test_fine_tuning(run: Run, tmp_path: Path) -> None:
         "is not the data of the store"
         in run("evaluate", store, *options, "--data", other).complaint
     )
-
-
-@pytest.mark.parametrize(
-    "option",
-    [("--steps", 9), ("--draws", 1), ("--search-space", "default"), ("--selection", "oracle")],
-)
-def test_options_of_the_search_need_its_protocol(
-    run: Run, tmp_path: Path, option: tuple[str, Any]
-) -> None:
-    complaint = run("evaluate", stored(tmp_path, *zoo(n=6)), *option).complaint
-    assert f"{option[0]} is only used with --protocol domainbed; leave it out" in complaint
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        (["--tune"], "give them with data= (--data DATA)"),
-        (["--data", "x"], "--data 'x' is only used with --tune; leave it out"),
-        (["--tune", "--root", "x"], "--root 'x' is only used with --data; leave it out"),
-        (["--columns", "label=y"], "--columns 'label=y' is only used with --data; leave it out"),
-        (["--max-hours", "1"], "max_hours is only used with tune (--tune); leave it out"),
-        (["--lora", "4"], "--lora is only used with --tune; leave it out"),
-        (["--tune-steps", "4"], "--tune-steps is only used with --tune; leave it out"),
-        (["--tune", "--learning-rate", "high"], "must be one or more numbers"),
-    ],
-)
-def test_options_of_fine_tuning(
-    run: Run, tmp_path: Path, options: list[str], complaint: str
-) -> None:
-    assert complaint in run("evaluate", stored(tmp_path, *zoo(n=6)), *options).complaint
 
 
 def test_the_device_to_fine_tune_on_is_the_one_that_was_given() -> None:

@@ -53,68 +53,6 @@ def test_extract_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None
     assert (again.code, again.document["decoded"], again.document["shards_written"]) == (0, 0, 0)
 
 
-def test_extracting_again_says_that_nothing_is_missing(
-    run: Run, data: Path, tmp_path: Path
-) -> None:
-    arguments = ("extract", data, "--zoo", "demo/mlp_glyphs_augmented", "--store", tmp_path / "s")
-    message = "Nothing to compute: the features are in the store."
-    first, again = run(*arguments), run(*arguments)
-    assert "The store will grow by 17.1 kB." in first.err
-    assert message not in first.err
-    assert message in again.err
-    assert "grow" not in again.err
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (["--zoo", "nowhere.toml"], "no such zoo file: 'nowhere.toml'; did you mean zoo.toml"),
-        (["--zoo", "timmy/resnet50"], "is not a zoo"),
-        (["--batch-size", "many"], "--batch-size must be a number or auto, got 'many'"),
-        (["--dtype", "float64"], "unknown dtype 'float64'; expected one of"),
-        (["--on-error", "cry"], "unknown on_error 'cry'; expected one of skip, fail"),
-        (["--limit", "8"], "a sample of 8 images is too small"),
-        (["--limit", "-1"], "a sample of -1 images is too small"),
-        (["--limit", "few"], "'--limit'"),
-        (["--budget", "soon"], "a budget is a duration above 0, such as 30m, 2h, 1h30m or 90s"),
-        (["--root", "."], "root= is not used with"),
-        (["--shard", "9/8"], "the shard '9/8' does not exist: I/N counts from 1/8 to 8/8"),
-        (["--shard", "0/8"], "the shard '0/8' does not exist: I/N counts from 1/8 to 8/8"),
-        (["--shard", "1/0"], "the shard '1/0' does not exist: I/N counts from 1/1 to 1/1"),
-        (["--shard", "x"], "the shard must be I/N, such as 3/8, got 'x'"),
-        (["--shard", "3"], "the shard must be I/N, such as 3/8, got '3'"),
-        (["--shard", "-1/8"], "the shard must be I/N, such as 3/8, got '-1/8'"),
-        (["--shard", "1/2", "--engine", "ray"], "shard 1/2 and the engine ray both spread"),
-        (["--shard", "1/2", "--device", "cpu,cpu"], "shard 1/2 and the devices cpu,cpu both"),
-        (["--device", "cuda:0,tpu"], "unknown device 'tpu'; expected one of auto, cpu, cuda"),
-        (["--device", "cpu,cuda:99"], "device 'cuda:99' is not available: found "),
-        (["--engine", "dask"], "unknown engine 'dask'; expected one of local, ray"),
-        (["--address", "host:6379"], "'host:6379' is of a Ray cluster; add the engine ray"),
-        (["--log-file", "nowhere/log"], "cannot write '"),
-        (["--store", "taken"], "a file where a folder is needed"),
-        (["--store", "mine"], "is neither empty nor a feature store (it contains 'file')"),
-    ],
-)
-def test_bad_options_of_extract_are_one_line(
-    run: Run,
-    data: Path,
-    three: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    change: list[str],
-    complaint: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "taken").touch()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/file").touch()
-    changed = dict(zip(change[::2], change[1::2], strict=True))
-    options = {"--zoo": str(three), "--store": "s"} | changed
-    arguments = [part for option in options.items() for part in option]
-    assert complaint in run("extract", data, *arguments, "--quiet", "--json").complaint
-    assert not (tmp_path / "s").exists()
-
-
 def test_all_gpus_where_there_are_none(
     run: Run, data: Path, three: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -311,13 +249,3 @@ def test_a_race_lists_what_it_drops(run: Run, tmp_path: Path) -> None:
     assert not [line for line in shown.err.splitlines() if line.startswith("dropped")]
     again = run(*arguments, "--budget", "10h", "--json")
     assert (again.document["race"]["dropped"], len(again.document["models"])) == ({}, 19)
-
-
-@pytest.mark.parametrize("option", [["--race"], ["--budget", "1h"]])
-def test_a_part_of_a_race_is_refused(
-    run: Run, data: Path, three: Path, tmp_path: Path, option: list[str]
-) -> None:
-    arguments = ("extract", data, "--zoo", three, "--store", tmp_path / "s", "--shard", "1/2")
-    complaint = run(*arguments, *option, "--quiet", "--json").complaint
-    assert "--shard 1/2 does a part of the work, but a race compares all models" in complaint
-    assert not (tmp_path / "s").exists()

@@ -25,13 +25,6 @@ def test_fit(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
     assert oodzoo.load(out).classes_.tolist() == done.document["classes"] == ["0", "1", "2"]
 
 
-def test_fit_with_named_models(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
-    arguments = ("--models", "mlp_glyphs_augmented", "--out", tmp_path / "model")
-    done = run("fit", store.path, *arguments)
-    assert done.code == 0
-    assert "3 classes from 48 features, trained on 108 images of 3 domains" in done.out
-
-
 def test_fit_takes_what_evaluate_recommends(
     run: Run, store: oodzoo.FeatureStore, tmp_path: Path
 ) -> None:
@@ -49,37 +42,6 @@ def test_a_pool_of_at_most_one_model(run: Run, store: oodzoo.FeatureStore, tmp_p
     fitted = run("fit", store.path, *options).document
     assert len(fitted["models"]) == 1
     assert fitted["pool"] == {fitted["models"][0]: 1.0}
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--max-models", "0"), "max_models must be 1 or more, got 0"),
-        (("--max-ms", "-1"), "max_ms must be a positive number of milliseconds, got -1.0"),
-        (("--max-ms", "1e-9"), "no model meets --max-ms 1e-09: the fastest"),
-        (
-            ("--choose", "best"),
-            "must be one of auto, single, pool, ensemble, selection, got 'best'",
-        ),
-        (("--choose", "ensemble", "--max-models", "1"), "choose a pool, or raise the limit"),
-        (("--threshold", "0.3"), "only applies to the method 'paper'"),
-    ],
-)
-def test_limits_that_cannot_be_met(
-    run: Run,
-    store: oodzoo.FeatureStore,
-    tmp_path: Path,
-    options: tuple[str, ...],
-    words: str,
-) -> None:
-    assert words in run("fit", store.path, "--out", tmp_path / "model", *options).complaint
-    assert not (tmp_path / "model").exists()
-
-
-def test_invalid_options(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    assert "is not a predictor" in run("fit", store.path, "--out", tmp_path).complaint
-    assert "--top-k must be" in run("fit", store.path, "--out", "x", "--top-k", "0").complaint
 
 
 def test_export(run: Run, saved: Path, unseen: list[Path], tmp_path: Path) -> None:
@@ -176,16 +138,3 @@ def test_a_predictor_at_a_url(
     exported = run("export", url, tmp_path / "model.onnx")
     assert exported.code == 0, exported.err
     assert (tmp_path / "model.onnx").stat().st_size > 1000
-
-
-def test_a_url_is_checked_before_the_work(run: Run, unseen: list[Path], tmp_path: Path) -> None:
-    pytest.importorskip("fsspec")
-    for url, words in [
-        ("s4://bucket/model", "unknown protocol 's4'; did you mean s3"),
-        ("s3:/bucket/model", "it needs two slashes, as s3://bucket/model"),
-        ("s3://", "names no bucket"),
-    ]:
-        assert words in run("fit", tmp_path / "no store", "--out", url).complaint
-        assert words in run("predict", url, unseen[0]).complaint
-        assert words in run("export", url, tmp_path / "model.onnx").complaint
-    assert not list(tmp_path.iterdir())

@@ -296,7 +296,7 @@ def test_run_killed_while_it_wrote_its_first_record(
 
 @pytest.mark.parametrize(
     ("options", "step", "moments"),
-    [((), 1, 2), (("--format", "svg"), STEP + 1, 10)],
+    [((), 1, 2), (("--figures",), STEP + 1, 10)],
     ids=["page", "figures"],
 )
 def test_report(

@@ -49,12 +49,6 @@ def test_images_without_features_are_named(run: Run, copied: Path, tmp_path: Pat
     assert "1 image without features in" in outcome.err
 
 
-def test_quick_does_not_compare(run: Run, copied: Path) -> None:
-    complaint = run("data", copied / "data", "--store", copied / "store", "--quick").complaint
-    assert "--store compares the images, --quick does not open them" in complaint
-    assert "no such feature store" in run("data", copied / "data", "--store", "x").err
-
-
 def test_check_finds_probable_pairs_and_succeeds(run: Run, copied: Path) -> None:
     outcome = run("store", "check", copied / "store")
     assert outcome.code == 0

@@ -96,16 +96,6 @@ def test_a_log_file_of_a_command_that_fails_says_why(
     assert last["error"] in done.err
 
 
-@pytest.mark.parametrize("command", ["rank", "evaluate", "testbed", "fit"])
-def test_a_log_file_that_cannot_be_written_is_one_line(
-    run: Run, folder: Path, tmp_path: Path, command: str
-) -> None:
-    options = ("--out", tmp_path / "model") if command == "fit" else ()
-    outcome = run(command, folder, *options, "--log-file", tmp_path / "no" / "log.txt")
-    assert "cannot write" in outcome.complaint
-    assert list(tmp_path.iterdir()) == []
-
-
 @noload
 def test_mlflow_and_tensorboard(run: Run, folder: Path, tmp_path: Path) -> None:
     mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")

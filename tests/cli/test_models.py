@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from tests.conftest import Run
 
 from oodzoo.zoo import load_zoo
@@ -12,20 +11,11 @@ def names(run: Run, *arguments: str) -> list[str]:
     return [model["name"] for model in run("models", *arguments, "--json").document["models"]]
 
 
-def test_the_embedded_zoo_is_the_default(run: Run) -> None:
-    assert len(names(run)) == 19
-    assert run("models").out.splitlines()[-1] == "19 models"
-
-
 def test_filters_narrow_the_list(run: Run) -> None:
     small = names(run, "modern", "--max-parameters", "30M", "--licence", "apache-*,mit")
     assert small == ["vit_small_patch14_reg4_dinov2.lvd142m", "resnet50.a1_in1k"]
     assert names(run, "modern", "--max-parameters", "30M", "--name", "*vit*") == small[:1]
     assert names(run, "demo", "--name", "cnn_photos") == ["cnn_photos"]
-
-
-def test_one_model_is_singular(run: Run) -> None:
-    assert run("models", "demo", "--name", "cnn_photos").out.splitlines()[-1] == "1 model"
 
 
 def test_models_of_a_pattern(run: Run) -> None:
@@ -45,21 +35,3 @@ def test_models_that_cannot_be_loaded_are_listed_with_the_reason(run: Run) -> No
     missing = run("models", "paper", "--name", "resnet50", "--json").document["missing"]
     assert len(missing) == 3
     assert all(entry["reason"] for entry in missing)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["moden"], "'moden' is not a"),
-        (["demo", "--source", "keras"], "unknown source 'keras'"),
-        (["demo", "--max-parameters", "-1"], "max_parameters must be a positive number such as"),
-        (["demo", "--max-parameters", "9K"], "no model meets --max-parameters 9K: the smallest"),
-        (["demo", "--licence", "apache"], "no model meets --licence apache: licences are Apache"),
-        (
-            ["demo/cnm*"],
-            "the zoo demo has no model that matches 'cnm*'; did you mean con* or cnn*?",
-        ),
-    ],
-)
-def test_bad_input_is_one_line(run: Run, arguments: list[str], words: str) -> None:
-    assert words in run("models", *arguments).complaint

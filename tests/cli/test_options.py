@@ -171,20 +171,6 @@ def test_weights_of_domains() -> None:
     assert domain_weights(["a=2", "b=c=0.5"]) == {"a": 2.0, "b=c": 0.5}
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        (["a"], "--domain-weight must be NAME=W, got 'a'"),
-        (["=2"], "--domain-weight must be NAME=W, got '=2'"),
-        (["a="], "--domain-weight 'a=': '' is not a number"),
-        (["a=1", "a=2"], "--domain-weight names the domain 'a' twice"),
-    ],
-)
-def test_bad_weights_of_domains(values: list[str], words: str) -> None:
-    with pytest.raises(InputError, match=f"^{words}$"):
-        domain_weights(values)
-
-
 def test_numbers_of_models() -> None:
     assert (top_k_of("3"), top_k_of("1, 3"), top_k_of("auto")) == (3, [1, 3], "auto")
     for wrong in ("0", "-1", "1,", "all", "3.0", "²"):

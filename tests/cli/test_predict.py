@@ -167,20 +167,6 @@ def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) 
     assert not (tmp_path / "out.csv").exists()
 
 
-def test_invalid_arguments(run: Run, saved: Path, photos: Path) -> None:
-    nowhere = run("predict", saved, "nowhere.png").complaint
-    assert "no such file or folder: 'nowhere.png'" in nowhere
-    assert "no such predictor: 'nowhere'" in run("predict", "nowhere", photos).complaint
-    assert "unknown format 'xml'" in run("predict", saved, photos, "--format", "xml").complaint
-    together = run("predict", saved, photos, "--json", "--format", "csv").err
-    assert "--json prints one JSON document" in together
-    assert "batch size" in run("predict", saved, photos, "--batch-size", "0").complaint
-    assert "device 'tpu'" in run("predict", saved, photos, "--device", "tpu").complaint
-    assert "is a folder" in run("predict", saved, photos, "--out", photos).complaint
-    unknown = run("predict", saved, photos, "--out", "x.xls").complaint
-    assert "the suffix '.xls' sets no format; use .csv or .jsonl or .json" in unknown
-
-
 @pytest.mark.parametrize("given", ["an image", "a listed image", "a list", "features"])
 def test_an_input_is_not_replaced(run: Run, saved: Path, photos: Path, given: str) -> None:
     image, names, table = photos / "a" / "0.png", photos / "names.csv", photos / "features.csv"
@@ -198,12 +184,6 @@ def test_an_input_is_not_replaced(run: Run, saved: Path, photos: Path, given: st
     assert done.code == 2
     assert "is one of the inputs, which it would replace; name another file" in done.err
     assert out.read_bytes() == before
-
-
-def test_output_to_a_device(run: Run, saved: Path, photos: Path) -> None:
-    done = run("predict", saved, photos, "--out", "/dev/null", "--format", "csv")
-    assert done.code == 0
-    assert Path("/dev/null").is_char_device()
 
 
 @pytest.mark.filterwarnings("default")
@@ -297,12 +277,6 @@ def test_images_for_a_predictor_of_features(
 ) -> None:
     complaint = run("predict", features[0], photos).complaint
     assert "have features only; give their features as one .npz, .parquet or .csv" in complaint
-
-
-def test_a_table_for_a_predictor_of_images(run: Run, saved: Path, tmp_path: Path) -> None:
-    (tmp_path / "photos.csv").write_text("path,domain,label\na.png,north,cat\n")
-    complaint = run("predict", saved, tmp_path / "photos.csv").complaint
-    assert "does not read tables of images; give images or folders of them" in complaint
 
 
 def test_features_for_a_predictor_of_images(

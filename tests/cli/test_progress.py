@@ -8,8 +8,8 @@ import threading
 import pytest
 from rich.console import Console
 
-from oodzoo.cli import progress
-from oodzoo.cli.progress import left_in_words, progress_bars, progress_lines, time_left
+from oodzoo.cli import terminal
+from oodzoo.cli.terminal import left_in_words, progress_bars, progress_lines, time_left
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_bar_shows_the_time_left() -> None:
 
 
 def test_lines_say_how_far_work_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "SECONDS", 0.01)
+    monkeypatch.setattr(terminal, "SECONDS", 0.01)
     said: list[str] = []
     spoken = threading.Semaphore(0)
 

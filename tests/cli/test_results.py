@@ -136,37 +136,7 @@ def test_options_that_say_the_same_are_refused(
     )
 
 
-@pytest.mark.parametrize("name", ["result.csv", "file/new/result.json", "folder.json"])
-def test_wrong_places_are_refused_first(
-    run: Run, store: oodzoo.FeatureStore, tmp_path: Path, name: str
-) -> None:
-    (tmp_path / "folder.json").mkdir()
-    (tmp_path / "file").touch()
-    assert name in run("rank", store.path, "--out", tmp_path / name).complaint
-
-
 def test_folders_are_made(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
     file = tmp_path / "new" / "folder" / "result.json"
     assert run("rank", store.path, "--out", file).code == 0
     assert "ranking" in json.loads(file.read_text())
-
-
-def test_a_url_is_refused_as_it_was_given(run: Run, store: oodzoo.FeatureStore) -> None:
-    complaint = run("rank", store.path, "--out", "s3://bucket/result.json").complaint
-    assert "'s3://bucket/result.json' is a URL; give a local file or folder here" in complaint
-
-
-def test_another_kind_of_file_is_no_result(
-    run: Run, store: oodzoo.FeatureStore, tmp_path: Path
-) -> None:
-    file = tmp_path / "zoo.toml"
-    file.write_text("[[model]]\n", encoding="utf-8")
-    complaint = run("fit", store.path, "--from", file, "--out", tmp_path / "model").complaint
-    assert "zoo.toml' is no result of oodzoo; --from takes what oodzoo evaluate" in complaint
-
-
-def test_a_file_of_the_store_is_not_replaced(run: Run, store: oodzoo.FeatureStore) -> None:
-    before = (Path(store.path) / "manifest.json").read_bytes()
-    complaint = run("rank", store.path, "--out", Path(store.path) / "manifest.json").complaint
-    assert "is inside a feature store" in complaint
-    assert (Path(store.path) / "manifest.json").read_bytes() == before

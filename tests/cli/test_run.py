@@ -201,12 +201,6 @@ def test_what_needs_classes_is_refused_first(
     assert not out.exists()
 
 
-def test_a_wrong_number_is_one_line(run: Run, digits: Path, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    assert "got 'three'" in run(*arguments(digits, out), "--top-k", "three").complaint
-    assert not out.exists()
-
-
 def test_a_mistyped_class_is_a_warning(run: Run, photos: Path, tmp_path: Path) -> None:
     (photos / "day" / "dog").rename(photos / "day" / "Dog")
     (tmp_path / "taken").mkdir()
@@ -214,16 +208,6 @@ def test_a_mistyped_class_is_a_warning(run: Run, photos: Path, tmp_path: Path) -
     stopped = run("run", photos, "--zoo", "demo", "--out", tmp_path / "taken")
     assert "warning: names of classes look alike: 'Dog' and 'dog'" in stopped.err
     assert "contains 'notes.txt'" in stopped.err
-
-
-@pytest.mark.parametrize("option", ["--log-file", "--tensorboard"])
-def test_other_files_in_the_folder_of_the_run_are_rejected_first(
-    run: Run, digits: Path, tmp_path: Path, option: str
-) -> None:
-    out = tmp_path / "run"
-    complaint = run(*arguments(digits, out), option, out / "log").complaint
-    assert f"{option} '{out / 'log'}' is inside the folder of the run" in complaint
-    assert not out.exists()
 
 
 def test_a_log_file_has_every_stage(run: Run, digits: Path, tmp_path: Path) -> None:

@@ -36,15 +36,6 @@ def arguments(command: str, store: Path, tmp_path: Path) -> list[str | Path]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(run: Run, command: str) -> None:
-    outcome = run("store", command, "--help")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert f"Example: oodzoo store {command} " in outcome.out
-    assert "--json" in outcome.out
-    assert command in run("store", "--help").out
-
-
-@pytest.mark.parametrize("command", COMMANDS)
 def test_bad_paths_give_one_line(
     run: Run, tmp_path: Path, photos: Path, tree: Tree, command: str
 ) -> None:

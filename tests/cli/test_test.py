@@ -6,7 +6,6 @@ import json
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from tests.conftest import Run
 from tests.fixtures import draw_digits
@@ -82,55 +81,6 @@ def test_calibration_and_the_number_of_all_mistakes_are_shown(
     assert f"… {mistakes - 10} more mistakes" in done.out
     error = f"{result.reliability.error:.1f} points off (expected calibration error)."
     assert error in done.out
-
-
-def test_each_of_several_numbers_is_shown(run: Run, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    X, domains = rng.normal(size=(60, 3)), np.arange(60) % 3
-    Y = np.stack([X[:, 0], 100 * X[:, 1] + rng.normal(size=60)], axis=1)
-    predictor = oodzoo.fit({"m": X}, Y, domains, task="regression", choose="single")
-    folder = predictor.save(tmp_path / "model")
-    names = predictor.classes_.astype(str)
-    data = tmp_path / "data.npz"
-    np.savez(data, m=X, labels=Y, domains=domains.astype(str), label_names=names)
-    done = run("test", folder, data)
-    lines = done.out.splitlines()
-    at = lines.index(next(line for line in lines if line.startswith("Each number")))
-    shown = [line.split()[0] for line in lines[at + 3 : at + 5]]
-    assert shown == names.tolist()
-    assert "more errors" not in done.out
-
-
-def test_numbers_and_labels_are_shown(run: Run, tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    X, domains = rng.normal(size=(60, 3)), np.arange(60) % 3
-    for kind, Y, words in (
-        ("regression", X[:, :1] * 5 + rng.normal(size=(60, 1)), "y: error by true value"),
-        ("multilabel", (X[:, :2] > 0).astype(int), "Labels, the weakest first"),
-    ):
-        predictor = oodzoo.fit({"m": X}, Y, domains, task=kind, choose="single")
-        folder = predictor.save(tmp_path / kind)
-        names = predictor.classes_.astype(str)
-        np.savez(
-            tmp_path / f"{kind}.npz", m=X, labels=Y, domains=domains.astype(str), label_names=names
-        )
-        done = run("test", folder, tmp_path / f"{kind}.npz", "--out", tmp_path / f"{kind}.html")
-        assert done.code == 0, done.err
-        assert words in done.out
-        assert (tmp_path / f"{kind}.html").is_file()
-
-
-def test_bad_input_is_one_line(
-    run: Run, saved: Path, labelled: Path, photos: Path, tmp_path: Path
-) -> None:
-    for arguments, words in (
-        ((saved, labelled, "--out", "page.pdf"), "the page is HTML; name a file *.html"),
-        ((saved, labelled, "--domains", "camera"), "--domains must be propose, one or column"),
-        ((saved, tmp_path / "none"), "no such file or folder"),
-        ((labelled, labelled), "predictor"),
-        ((saved, photos), "none of the classes of"),
-    ):
-        assert words in run("test", *arguments).complaint
 
 
 def test_unreadable_images_and_odd_folders_are_reported(

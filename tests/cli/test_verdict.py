@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,136 +16,97 @@ from oodzoo.cli.terminal import WIDTH
 from oodzoo.cli.verdict import aligned, next_steps, verdict
 from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.evaluation.advice import on_budget
-from oodzoo.evaluation.result import why_not_the_highest
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.zoo import ModelSpec
 
 
-@pytest.fixture(scope="module")
-def run() -> Run:
-    return example_run()
+def of(run: Run) -> Evaluation:
+    assert run.evaluation is not None
+    return run.evaluation
 
 
-def names(lines: list[str]) -> list[str]:
-    return [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+def changed(**facts: Any) -> Run:
+    """A run with another recommendation."""
+    run = example_run()
+    return replace(
+        run, evaluation=replace(of(run), recommended=replace(of(run).recommended, **facts))
+    )
+
+
+def with_evaluation(**facts: Any) -> Run:
+    run = example_run()
+    return replace(run, evaluation=replace(of(run), **facts))
+
+
+def ranked(*models: int) -> Run:
+    """A run without an evaluation, with a predictor of these models, if any."""
+    run = replace(example_run(), evaluation=None)
+    names = tuple(f"model_{at:03d}_imagenet" for at in models)
+    made = PredictorSummary("model", names, "", "pool")
+    return replace(run, predictor=made) if models else run
 
 
 def text_of(run: Run) -> str:
-    """The verdict with two spaces before each name, and otherwise without line breaks."""
+    """The verdict with two spaces around each name, and otherwise without line breaks."""
     lines = verdict(run, WIDTH)
-    return " ".join(line if line[2:3].strip() else line.strip() for line in lines)
+    assert all(len(line) <= WIDTH for line in lines)
+    text = " ".join(line if line[2:3].strip() else line.strip() for line in lines)
+    return re.sub(" {2,}", "  ", text)
 
 
-def test_what_was_measured(run: Run) -> None:
-    assert run.evaluation is not None
-    lines = verdict(run, WIDTH)
-    best = run.evaluation.recommended
-    assert lines[0].startswith("Result: ")
-    assert max(len(line) for line in lines if not line.startswith("  ")) <= WIDTH
-    lines = [line for line in lines if not line.startswith("  hardest class")]
-    assert names(lines)[:3] == ["accuracy", "cost", "compared"]
-    worst = min(best.domains, key=lambda domain: best.domains[domain])
-    expect, cost, gain = [line for line in lines if line.startswith("  ")][:3]
-    assert f"  {best.average:.1f} % (90 % interval " in expect
-    assert f"hardest domain: {worst}, {best.domains[worst]:.1f} %" in expect
-    assert f"{len(best.models)} model" in cost
-    assert "points" in gain or "equal to" in gain
+BEST, POOL = of(example_run()).recommended, of(example_run()).pool
+WORST = min(BEST.domains, key=BEST.domains.__getitem__)
+OTHERWISE = dict.fromkeys(BEST.domains, "pool") | {next(iter(BEST.domains)): "single"}
+FIRST = "model_000_imagenet"
+IN_EVERY = f"Pool in every domain has {POOL.average:.1f} %."
 
 
-def test_a_single_model_is_compared_with_a_pool(run: Run) -> None:
-    assert run.evaluation is not None
-    best = replace(run.evaluation.recommended, choice="single")
-    single = replace(run, evaluation=replace(run.evaluation, recommended=best))
-    assert f"a pool of heads ({run.evaluation.pool.average:.1f} %)" in text_of(single)
+def failing() -> Run:
+    y, probabilities = np.array([0, 0, 0, 1]), np.tile([0.9, 0.1], (4, 1))
+    found = diagnose_classes(probabilities, y, ["plum", "kiwi"], paths=list("abcd"), domains="web")
+    return with_evaluation(diagnosis={"web": found})
 
 
-def test_a_class_that_fails_is_named(run: Run) -> None:
-    assert run.evaluation is not None
-    probabilities = np.tile([0.9, 0.1], (4, 1))
-    found = diagnose_classes(
-        probabilities, np.array([0, 0, 0, 1]), ["plum", "kiwi"], paths=list("abcd"), domains="web"
-    )
-    failing = replace(run, evaluation=replace(run.evaluation, diagnosis={"web": found}))
-    wanted = ["hardest", "class", "kiwi,", "0", "%", "recognised"]
-    assert any(line.split() == wanted for line in verdict(failing, WIDTH))
-    without = replace(run, evaluation=replace(run.evaluation, diagnosis={}))
-    assert "hardest class" not in text_of(without)
+def faster(accuracy: float) -> Run:
+    return with_evaluation(advice=(on_budget(42, "net", accuracy, 80.0, 2.2),))
 
 
-def changed(run: Run, **facts: Any) -> Run:
-    """The run with another recommendation."""
-    assert run.evaluation is not None
-    best = replace(run.evaluation.recommended, **facts)
-    return replace(run, evaluation=replace(run.evaluation, recommended=best))
+CASES: list[tuple[str, Callable[[], Run], str]] = [
+    ("says", example_run, f"  accuracy  {BEST.average:.1f} % (90 % interval "),
+    ("says", example_run, f"hardest domain: {WORST}, {BEST.domains[WORST]:.1f} %"),
+    ("says", example_run, "  cost  4 models, "),
+    ("says", example_run, " the top model alone ("),
+    ("says", lambda: changed(choice="single"), f"a pool of heads ({POOL.average:.1f} %)"),
+    ("says", failing, "  hardest class  kiwi, 0 % recognised"),
+    ("not", lambda: with_evaluation(diagnosis={}), "hardest class"),
+    ("says", lambda: changed(choice="single", average=1.0, estimates={}), "but it is not clearly"),
+    ("says", lambda: changed(choices=OTHERWISE, average=POOL.average - 1), IN_EVERY),
+    ("not", lambda: changed(choices=OTHERWISE, average=POOL.average), IN_EVERY),
+    ("not", lambda: changed(choices=dict.fromkeys(BEST.domains, "pool")), IN_EVERY),
+    ("not", example_run, "  target "),
+    ("says", lambda: example_run(target=True), f" % to expect of {FIRST} alone (90 % interval "),
+    ("not", lambda: changed(models=(FIRST,)), "the top model alone"),
+    ("not", lambda: changed(models=(FIRST,)), "models were chosen"),
+    ("says", lambda: changed(models=tuple("abcdefghi")), "were chosen and measured; on all, 9."),
+    ("says", lambda: faster(80.0), "  faster "),
+    ("not", lambda: faster(70.0), "  faster "),
+    ("says", ranked, f"Result: {FIRST} leads the ranking."),
+    ("says", ranked, "  accuracy  83.7 % to expect"),
+    ("says", lambda: ranked(0, 1), "  cost  1 model"),
+    ("says", lambda: ranked(0, 1), "  predictor  pool of 2 models, "),
+    ("says", lambda: ranked(1), "  predictor  single of 1 model, "),
+    ("not", lambda: ranked(0), "  predictor "),
+]  # fmt: skip
 
 
-def test_a_higher_row_is_explained(run: Run) -> None:
-    low = changed(run, choice="single", average=1.0, estimates={})
-    assert low.evaluation is not None
-    assert why_not_the_highest(low.evaluation) in text_of(low)
+@pytest.mark.parametrize(("said", "given", "words"), CASES)
+def test_verdict(said: str, given: Callable[[], Run], words: str) -> None:
+    assert (words in text_of(given())) == (said == "says")
 
 
-def test_the_choice_is_part_of_the_number(run: Run) -> None:
-    evaluation = run.evaluation
-    assert evaluation is not None
-    pool, domains = evaluation.pool.average, evaluation.recommended.domains
-    other = dict.fromkeys(domains, "pool") | {next(iter(domains)): "single"}
-    said = f"Pool in every domain has {pool:.1f} %."
-    assert said in text_of(changed(run, choice="pool", choices=other, average=pool - 1))
-    assert said not in text_of(changed(run, choice="pool", choices=other, average=pool))
-    everywhere = dict.fromkeys(domains, "pool")
-    assert said not in text_of(changed(run, choice="pool", choices=everywhere, average=pool - 1))
-
-
-def test_what_to_expect_on_the_target(run: Run) -> None:
-    assert "  target " not in text_of(run)
-    aimed = example_run(target=True)
-    assert aimed.ranking is not None
-    first = aimed.ranking.rows[0]
-    said = f"{first.expected_accuracy:.1f} % to expect of {first.model} alone (90 % interval "
-    assert said in text_of(aimed)
-
-
-def test_a_pool_of_one_is_no_gain_over_itself(run: Run) -> None:
-    one = changed(run, choice="pool", models=("model_000_imagenet",))
-    assert "the top model alone" not in text_of(one)
-    assert "models were chosen" not in text_of(one)
-    assert "pool" not in text_of(one).partition("compared")[2]
-    many = changed(run, choice="pool", models=tuple(f"model_{at:03d}_imagenet" for at in range(9)))
-    assert "were chosen and measured; on all, 9." in text_of(many)
-
-
-def test_the_same_in_less_time_is_said(run: Run) -> None:
-    assert run.evaluation is not None
-    free, costly = on_budget(42, "net", 80.0, 80.0, 2.2), on_budget(42, "net", 70.0, 80.0, 2.2)
-    for advice, shown in ((free, True), (costly, False)):
-        given = replace(run, evaluation=replace(run.evaluation, advice=(advice,)))
-        assert ("  faster " in text_of(given)) == shown
-
-
-def test_the_cost_of_the_predictor_is_not_that_of_the_first_model(run: Run) -> None:
-    assert run.ranking is not None
-    models = tuple(row.model for row in run.ranking.rows[:2])
-    made = replace(run, evaluation=None, predictor=PredictorSummary("model", models, "", "pool"))
-    lines = verdict(made, WIDTH)
-    assert names(lines)[-4:] == ["accuracy", "cost", "rank", "predictor"]
-    assert "  cost       1 model" in text_of(made)
-    assert "pool of 2 models" in text_of(made)
-    alone = replace(made, predictor=PredictorSummary("model", models[1:], "", "pool"))
-    assert "single of 1 model, " in text_of(alone)
-
-
-def test_without_an_evaluation_it_is_what_the_ranking_expects(run: Run) -> None:
-    assert run.ranking is not None
-    lines = verdict(replace(run, evaluation=None), WIDTH)
-    first = run.ranking.rows[0]
-    assert lines[0].startswith(f"Result: {first.model} leads the ranking.")
-    assert names(lines) == ["accuracy", "cost", "rank"]
-    assert f"{first.expected_accuracy:.1f} % to expect" in text_of(replace(run, evaluation=None))
-
-
-def test_without_a_ranking_there_is_no_verdict(run: Run) -> None:
-    assert verdict(replace(run, evaluation=None, ranking=None), WIDTH) == []
+def test_without_a_ranking_there_is_no_verdict() -> None:
+    assert verdict(replace(ranked(), ranking=None), WIDTH) == []
 
 
 @pytest.mark.parametrize(
@@ -154,16 +117,16 @@ def test_without_a_ranking_there_is_no_verdict(run: Run) -> None:
         ("hf/a/b", True, ["look", "predict", "test"]),
     ],
 )
-def test_next_steps(run: Run, source: str, texts: bool, steps: list[str]) -> None:
-    made = replace(run, predictor=PredictorSummary("model", ("net",), "", "single"))
+def test_next_steps(source: str, texts: bool, steps: list[str]) -> None:
+    made = replace(example_run(), predictor=PredictorSummary("model", ("net",), "", "single"))
     found = next_steps(made, Path("job"), [ModelSpec("net", source)], texts=texts)
     assert [name.split()[0] for name, _ in found] == steps
     assert ("TEXTS.csv" in found[1][1]) == texts
     assert all("job" in command for _, command in found)
 
 
-def test_nothing_is_predicted_without_a_predictor(run: Run) -> None:
-    found = next_steps(replace(run, predictor=None), Path("job"), [], texts=False)
+def test_nothing_is_predicted_without_a_predictor() -> None:
+    found = next_steps(example_run(), Path("job"), [], texts=False)
     assert found == [("look at the report", str(Path("job/report.html")))]
 
 

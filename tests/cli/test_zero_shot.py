@@ -53,26 +53,6 @@ def test_extract_with_names_and_prompts(run: Run, data: Path, zoo: Path, tmp_pat
     assert (found.names, found.prompts) == (("none", "one", "two"), ("a {}.",))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--class-names", "0=zero,1=one"], "lack 1 class of the data: '2'"),
-        (["--class-names", "zero.txt"], "there is no file 'zero.txt'"),
-        (["--prompt", "a photo"], "the prompt 'a photo' has no place"),
-        (["--prompt", "a {}", "--prompt", "a {}"], "the prompt 'a {}' is given twice"),
-        (["--prompts", "none.txt"], "cannot read 'none.txt'"),
-        (["--prompt", "a {}", "--prompts", "x"], "--prompt 'a {}' and --prompts 'x' both give"),
-    ],
-)
-def test_bad_texts(run: Run, data: Path, tmp_path: Path, options: list[str], message: str) -> None:
-    arguments = ("extract", data, "--zoo", "demo/mlp_glyphs_augmented", "--store", tmp_path / "s")
-    outcome = run(*arguments, *options)
-    assert outcome.code == 2
-    assert message in outcome.err
-    assert outcome.err.count("\n") == 1
-    assert not (tmp_path / "s").exists()
-
-
 def test_rank_and_evaluate(run: Run, tmp_path: Path) -> None:
     store = stored_space(tmp_path, joint_space()).path
     ranked = run("rank", store, "--score", "zero_shot", "--json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -45,8 +44,6 @@ def kinds(notebook: Any) -> list[list[str]]:
 def test_it_runs_and_shows_what_is_stored(path: Path, tmp_path: Path) -> None:
     if path.stem in EXTRAS and find_spec(EXTRAS[path.stem]) is None:
         pytest.skip(f"needs {EXTRAS[path.stem]}")
-    if tuple(map(int, version("matplotlib").split(".")[:2])) < (3, 9):
-        pytest.skip("matplotlib before 3.9 shows no figures in a current IPython")
     notebook = tidy(executed(path, tmp_path))
     stored = nbformat.read(path, as_version=4)
     assert kinds(notebook) == kinds(stored), "run `make notebooks`"

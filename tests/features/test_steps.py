@@ -16,8 +16,7 @@ from PIL import Image
 from tests.features.data import Extract, Zoo
 
 from oodzoo._io import file_digest
-from oodzoo.data.files import LocalFile, UnreadableImageError
-from oodzoo.data.text_files import TextFile
+from oodzoo.data.files import LocalFile, TextFile, UnreadableImageError
 from oodzoo.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.features.config import Extraction, ExtractionConfig, PassTime, Timing

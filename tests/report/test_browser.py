@@ -1,8 +1,9 @@
-"""The page in a real browser, opened from a file and offline."""
+"""The pages of runs and tests in a real browser, opened from a file and offline."""
 
 from __future__ import annotations
 
 import csv
+import io
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,11 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 from tests.chromium import faults
+from tests.report.assessment_example import example_test
 from tests.report.example import DOMAINS, example_run
 
+from oodzoo.assessment.result import TestResult
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.report import page as make_page
+from oodzoo.report.assessment_page import assessment_page
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is not installed: make page"
@@ -51,6 +56,24 @@ def _run(n_models: int = 27, n_domains: int = 4) -> Run:
     return replace(example_run(n_models, DOMAINS[:n_domains]), predictor=made)
 
 
+def _image() -> bytes:
+    content = io.BytesIO()
+    Image.new("RGB", (16, 16), (200, 30, 30)).save(content, "PNG")
+    return content.getvalue()
+
+
+TESTS: dict[str, Callable[[], TestResult]] = {
+    "test of classes": lambda: example_test(image=_image()),
+    "test of odd": lambda: example_test(
+        names=["<i>alert</i>", "x" * 90, "网络", "=1+1"],
+        domains=["<img src=x onerror=alert(1)>", "z" * 80],
+    ),
+    "test of many": lambda: example_test(
+        names=[f"class_{at}" for at in range(60)], domains=[f"domain {at}" for at in range(40)]
+    ),
+    "test of numbers": lambda: example_test("regression", ["age", "height"], image=_image()),
+    "test of labels": lambda: example_test("multilabel", image=_image()),
+}
 RUNS: dict[str, Callable[[], Run]] = {
     "27": _run,
     "few": lambda: _run(3, 3),
@@ -77,10 +100,12 @@ OVERLAPS = (Path(__file__).parent / "overlaps.js").read_text(encoding="utf-8")
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
+    made = {name: make_page(run()) for name, run in RUNS.items()}
+    made |= {name: assessment_page(result(), "model") for name, result in TESTS.items()}
     paths = {}
-    for name, run in RUNS.items():
+    for name, text in made.items():
         paths[name] = folder / f"{name}.html"
-        paths[name].write_text(make_page(run()), encoding="utf-8")
+        paths[name].write_text(text, encoding="utf-8")
     return paths
 
 
@@ -174,7 +199,12 @@ def test_a_domain_is_chosen_by_keyboard(view: Callable[..., Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "width"), [*itertools.product(RUNS, (1280, 390)), ("27", 800), ("27", 320)]
+    ("name", "width"),
+    [
+        *itertools.product(RUNS, (1280, 390)),
+        *(("27", 800), ("27", 320), ("test of classes", 1280)),
+        *itertools.product(TESTS, [390]),
+    ],
 )
 def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
     view: Callable[..., Any], name: str, width: int
@@ -183,6 +213,23 @@ def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
     unfold(shown)
     assert shown.evaluate(OVERLAPS) == []
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
+    box = shown.locator(".number").bounding_box()
+    assert box["y"] + box["height"] < 900  # on the first screen
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"),
+    [("few", 1280, "light"), ("few", 390, "dark"), ("test of classes", 1280, "light"),
+     ("test of classes", 390, "dark"), ("test of numbers", 390, "dark")],
+)  # fmt: skip
+def test_axe_finds_nothing(view: Callable[..., Any], name: str, width: int, scheme: str) -> None:
+    shown = view(name, width, scheme)
+    shown.keyboard.press("Tab")
+    assert shown.evaluate("document.activeElement.className") == "skip"
+    shown.keyboard.press("Enter")
+    assert shown.evaluate("document.activeElement.id") == "main"
+    unfold(shown)
+    assert faults(shown) == []
 
 
 @pytest.mark.parametrize("width", [1280, 390])
@@ -211,13 +258,6 @@ def test_no_grid_line_crosses_a_name_on_a_phone(view: Callable[..., Any]) -> Non
         })"""
     )
     assert crossed == []
-
-
-def test_scores_are_on_the_first_screen_of_a_phone(view: Callable[..., Any]) -> None:
-    cell = view(width=390).locator("#table-scores tbody td").first
-    assert cell.inner_text() == "0.0"  # regret
-    box = cell.bounding_box()
-    assert box["x"] + box["width"] <= 390
 
 
 def test_sorting_by_mouse_and_by_keyboard(view: Callable[..., Any]) -> None:
@@ -303,32 +343,12 @@ def test_marks_have_tooltips(view: Callable[..., Any]) -> None:
     assert tip.is_hidden()
 
 
-def test_the_ranking_table_fits_the_page(view: Callable[..., Any]) -> None:
-    table = view().locator(".scroll:has(#table-ranking)")
-    assert table.evaluate("region => region.scrollWidth <= region.clientWidth")
-
-
 def test_long_tables_start_collapsed(view: Callable[..., Any]) -> None:
     shown = view("many")
     rows = shown.locator("#table-ranking tbody tr:visible")
     assert rows.count() == 30
     shown.locator("button[aria-controls='table-ranking']").click()
     assert rows.count() == 200
-
-
-def test_skip_link_is_the_first_stop(view: Callable[..., Any]) -> None:
-    shown = view()
-    shown.keyboard.press("Tab")
-    assert shown.evaluate("document.activeElement.className") == "skip"
-    shown.keyboard.press("Enter")
-    assert shown.evaluate("document.activeElement.id") == "main"
-
-
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_axe_finds_nothing(view: Callable[..., Any], width: int, scheme: str) -> None:
-    shown = view("few", width, scheme)
-    unfold(shown)
-    assert faults(shown) == []
 
 
 def test_on_paper(view: Callable[..., Any], tmp_path: Path) -> None:

@@ -1,21 +1,60 @@
-"""Scales, ticks and marks."""
+"""Drawings, scales and marks; text that fits; tables and their CSV files."""
 
 from __future__ import annotations
 
 import re
+import xml.etree.ElementTree as ET
+from typing import Any
 
 import pytest
 
+from oodzoo.report.blocks import LONG, Column, Facts, Headline, Section, Table
 from oodzoo.report.chart import (
+    Drawing,
     Scale,
     axis_above,
     covering,
     edge_note,
-    in_both_sizes,
     mark,
     percent,
+    shortened,
+    text_width,
 )
-from oodzoo.report.svg import Drawing
+from oodzoo.report.page import render
+
+
+def test_a_drawing_is_labelled_xml() -> None:
+    drawing = Drawing(10, 20, "Title <1>", 'a "b" & c')
+    with drawing.group("row"):
+        drawing.rect(1, 2, -3, 4.04, "bar", data_tip="<tip>")
+    drawing.circle(1, 2, 3, "dot")
+    root = ET.fromstring(drawing.render())
+    assert root.attrib["aria-label"] == root.findtext("title") == 'Title <1>. a "b" & c'
+    rect = root.find("g/rect")
+    assert rect is not None
+    assert rect.attrib == {
+        "x": "1", "y": "2", "width": "0", "height": "4", "class": "bar", "data-tip": "<tip>"
+    }  # fmt: skip
+
+
+def test_long_names_are_shortened_and_shown_as_a_tip() -> None:
+    drawing = Drawing(10, 10, "", "")
+    drawing.name(0, 0, "short", 100)
+    drawing.name(0, 0, "a_very_long_name_indeed", 60, end="middle")
+    short, long = ET.fromstring(drawing.render()).findall("text")
+    assert (short.text, short.get("data-tip")) == ("short", None)
+    assert "…" in str(long.text)
+    assert long.get("data-tip") == "a_very_long_name_indeed"
+    assert long.get("text-anchor") == "middle"
+
+
+@pytest.mark.parametrize("text", ["x" * 100, "网络" * 20, "ab", "a", ""])
+@pytest.mark.parametrize("room", [5, 40, 200])
+def test_shortened_names_fit(text: str, room: float) -> None:
+    short = shortened(text, room)
+    assert len(short) <= max(len(text), 3)
+    if room >= 40:
+        assert text_width(short.replace("…", ""), 12) + 12 * ("…" in short) <= room
 
 
 def test_a_scale_is_linear_and_clips() -> None:
@@ -43,25 +82,15 @@ def test_a_scale_covers_all_values(
 
 
 @pytest.mark.parametrize(
-    ("values", "ends"),
-    [([43, 58], (40, 60)), ([-2, 104], (0, 100)), ([100], (100, 110)), ([50], (50, 60))],
-)
-def test_percentages_run_between_multiples_of_ten(
-    values: list[float], ends: tuple[float, float]
-) -> None:
-    scale = percent(values, 0, 1)
-    assert (scale.low, scale.high) == ends
-
-
-@pytest.mark.parametrize(
-    ("values", "ends"),
-    [([43, 58], (40, 60)), ([-23, 71], (-30, 80)), ([-400, 20], (-100, 20)),
-     ([-400], (-100, -90))],
+    ("values", "lowest", "ends"),
+    [([43, 58], 0, (40, 60)), ([-2, 104], 0, (0, 100)), ([100], 0, (100, 110)),
+     ([50], 0, (50, 60)), ([-23, 71], -100, (-30, 80)), ([-400, 20], -100, (-100, 20)),
+     ([-400], -100, (-100, -90))],
 )  # fmt: skip
-def test_percentages_may_be_negative_down_to_the_lowest(
-    values: list[float], ends: tuple[float, float]
+def test_percentages_run_between_multiples_of_ten(
+    values: list[float], lowest: float, ends: tuple[float, float]
 ) -> None:
-    scale = percent(values, 0, 1, lowest=-100)
+    scale = percent(values, 0, 1, lowest=lowest)
     assert (scale.low, scale.high) == ends
 
 
@@ -72,32 +101,77 @@ def test_values_at_the_edge_are_noted() -> None:
     )
 
 
-def test_an_axis_has_only_as_many_labels_as_fit() -> None:
-    wide, narrow = Drawing(400, 50, "", ""), Drawing(400, 50, "", "")
+def test_an_axis_has_only_as_many_labels_as_fit_inside_the_drawing() -> None:
+    wide, narrow, both = (Drawing(width, 50, "", "") for width in (400, 400, 100))
     axis_above(wide, Scale(0, 100, 0, 400), 20, 50, most=11)
     axis_above(narrow, Scale(0, 100, 0, 60), 20, 50, most=11)
     assert wide.render().count("<text") == 11
     assert narrow.render().count("<text") < 4
-
-
-def test_labels_stay_inside_the_drawing() -> None:
-    drawing = Drawing(100, 50, "", "")
-    axis_above(drawing, Scale(-100, 100, 2, 98), 20, 50, unit=" %")
-    places = [float(x) for x in re.findall(r'<text x="([0-9.]+)"', drawing.render())]
+    axis_above(both, Scale(-100, 100, 2, 98), 20, 50, unit=" %")
+    places = [float(x) for x in re.findall(r'<text x="([0-9.]+)"', both.render())]
     assert places[0] > 15
     assert places[-1] < 85
 
 
 def test_marks_differ_in_shape() -> None:
-    drawn = []
+    drawn = set()
     for shape in ("circle", "triangle", "wedge", "square", "diamond", "star", "line"):
         drawing = Drawing(10, 10, "", "")
         mark(drawing, shape, 5, 5, "dot", "tip")
-        drawn.append(drawing.render())
-    assert len(set(drawn)) == 7
+        drawn.add(drawing.render())
+    assert len(drawn) == 7
 
 
-def test_charts_come_in_two_sizes() -> None:
-    chart = in_both_sizes(lambda size: Drawing(size.width, 10, "Title", "Text"))
-    assert 'viewBox="0 0 960 10"' in chart.wide
-    assert 'viewBox="0 0 340 10"' in chart.narrow
+# --- tables --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "text", "order"),
+    [
+        (Column("", "x", 1), 2.345, "2.3", 2.345),
+        (Column("", "x"), 0.012345, "0.0123", 0.012345),
+        (Column("", "x", 1), None, "–", None),
+        (Column("", "x"), True, "yes", None),
+        (Column("", "x", text=True), ("a", "b"), "a, b", None),
+        (Column("", "x", 0, interval=True), (1, 3), "1–3", 1.0),
+    ],
+)
+def test_cells(column: Column, value: Any, text: str, order: float | None) -> None:
+    assert (column.show(value), column.order(value)) == (text, order)
+
+
+def test_csv_has_all_columns_and_digits_and_no_formulas() -> None:
+    columns = [
+        Column("Name", "name", text=True),
+        Column("Value", "=1+1", 1),
+        Column("Interval", "interval", 0, interval=True),
+        Column("Tied", "tied", text=True, shown=False),
+    ]
+    rows: list[list[Any]] = [
+        ['a, "b"', 0.1 + 0.2, (1.5, 2.5), ("c", "d")],
+        ["@sum", -0.5, None, ("-a", "b")],
+        ["-1", float("-inf"), None, ()],
+        ["e", None, None, ()],
+    ]
+    table = Table("t", "T", columns, rows)
+    assert table.csv().split("\r\n") == [
+        "name,'=1+1,interval_low,interval_high,tied",
+        '"a, ""b""",0.30000000000000004,1.5,2.5,c;d',
+        "'@sum,-0.5,,,'-a;b",
+        "-1,-inf,,,",
+        "e,,,,",
+        "",
+    ]
+    assert [column.key for _, column in table.shown] == ["name", "=1+1", "interval"]
+    assert not Table("t", "", columns[:1], [["x"]] * LONG).long
+    assert Table("t", "", columns[:1], [["x"]] * (LONG + 1)).long
+
+
+def test_options_and_ranges_are_not_broken() -> None:
+    section = Section("s", "S", "", [Facts([("a_b", "<c>")])])
+    text = render(Headline("Try (--max-ms 3) and --tune, not a--b; 1–2 % of 7 %."), [section])
+    together = re.findall('<span class="together">(.*?)</span>', text)
+    assert together == ["(--max-ms", "--tune", "1–2\N{NO-BREAK SPACE}%"]
+    assert "a_<wbr>b" in text
+    assert "&lt;c&gt;" in text
+    assert "Made with oodzoo. This page" in text

@@ -1,4 +1,4 @@
-"""The section with the data, and its thumbnails."""
+"""The sections with what went into a run: data, near-duplicates, race, provenance."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ from tests.report.example import CLASSES, DOMAINS, example_run
 from tests.report.reader import Reader
 
 from oodzoo.data.files import LocalFile, StoredFile
-from oodzoo.record import DataSummary, Example, Run
+from oodzoo.leaks.pairs import NearDuplicates, Pair, Pairs
+from oodzoo.racing import Dropped
+from oodzoo.record import DataSummary, Example, ExtractionSummary, Run, read_run
 from oodzoo.report import page
-from oodzoo.report.data import data_section
+from oodzoo.report.data import SHOWN_PAIRS, shown_pairs
+from oodzoo.store.documents import sealed
 
 
 def summary(examples: dict[str, list[str]]) -> DataSummary:
@@ -88,12 +91,6 @@ def test_thumbnails_are_small_copies(photos: Path) -> None:
         assert image.size == (72, 72)
 
 
-def test_only_images_of_the_run_are_shown(photos: Path) -> None:
-    """A run on a sample of the folder shows images of the sample."""
-    data = summary({"day": ["day/dog/2.png"]})
-    assert shown(data, photos) == ["dog, day"]
-
-
 def test_unreadable_images_are_skipped(photos: Path) -> None:
     (photos / "day" / "cat" / "1.png").write_bytes(b"no image")
     data = summary({"day": ["day/cat/1.png", "day/cat/gone.png", "day/dog/1.png"]})
@@ -122,9 +119,96 @@ def test_the_number_of_thumbnails_is_limited(
     assert len(shown(summary(examples), tmp_path)) == expected
 
 
-def test_the_lead_counts_in_the_singular_too() -> None:
-    data = summary({})
-    assert data_section(data).lead == "8 images, 2 domains, 2 classes."
-    one = replace(data, images=1, classes=("cat",), domains={"day": {"cat": 1}}, skipped=1)
-    lead = "1 image, 1 domain, 1 class. Skipped as unreadable: 1 image."
-    assert data_section(one).lead == lead
+# --- near-duplicates ------------------------------------------------------------------------------
+
+PAIR = Pair(
+    ("day/cat/1.png", "night/cat/2.png"), ("day", "night"), ("cat", "cat"), 0.61, False, 0.99
+)
+OTHER = Pair(("day/cat/2.png", "day/dog/1.png"), ("day", "day"), ("cat", "dog"), 0.75)
+
+
+def leaks(across: list[Pair], within: list[Pair]) -> NearDuplicates:
+    return NearDuplicates(Pairs.of(across), Pairs.of(within), 8, ("a",), "all", 1.0, 0.35)
+
+
+def pair_files(root: Path) -> dict[str, StoredFile]:
+    return {
+        key: LocalFile(str(root / path))
+        for pair in (PAIR, OTHER)
+        for key, path in zip(pair.keys, pair.paths, strict=True)
+    }
+
+
+def test_the_worst_pairs_are_shown_side_by_side(run: Run, photos: Path) -> None:
+    text = page(replace(run, leaks=leaks([PAIR], [OTHER])), pair_files(photos))
+    read = Reader(text)
+    assert [image["alt"] for image in read.images] == [
+        "day/cat/1.png, day",
+        "night/cat/2.png, night",
+        "day/cat/2.png, day",
+        "day/dog/1.png, day",
+    ]
+    assert "day and night: nearly the same pixels" in read.text
+    assert "day: probable, labels cat and dog" in read.text
+    assert "remove one image of each pair." in read.text
+    url = read.images[0]["src"]
+    assert url is not None
+    with Image.open(io.BytesIO(base64.b64decode(url.partition("base64,")[2]))) as image:
+        assert image.size == (96, 96)
+    assert str(photos) not in text
+
+
+def test_images_that_are_gone_are_not_shown(run: Run, photos: Path) -> None:
+    files = pair_files(photos)
+    (photos / "night" / "cat" / "2.png").unlink()
+    read = Reader(page(replace(run, leaks=leaks([PAIR], [OTHER])), files))
+    assert [image["alt"] for image in read.images] == ["day/cat/2.png, day", "day/dog/1.png, day"]
+
+
+def test_pairs_of_different_domains_come_first() -> None:
+    many = [replace(PAIR, similarity=at / 100) for at in range(40, 40 + SHOWN_PAIRS + 3)]
+    assert len(shown_pairs(leaks(many, [OTHER]))) == SHOWN_PAIRS
+    assert shown_pairs(leaks([PAIR], [OTHER])) == (PAIR, OTHER)
+
+
+def test_sections_of_leaks(run: Run) -> None:
+    warning = "The results may be too optimistic: 1 pair of near-duplicate images"
+    for across, within in (([PAIR], []), ([], [OTHER]), ([], [])):
+        read = Reader(page(replace(run, leaks=leaks(across, within))))
+        assert ("near-duplicates" in read.sections) == bool(across or within)
+        assert (warning in read.text) == bool(across)
+
+
+# --- race and provenance --------------------------------------------------------------------------
+
+EARLY = Dropped(1, 140, 20, (11, 27), 31.25, "clearly worse than 10 models")
+LATE = Dropped(2, 280, 9, None, 61.0, "rank too low for the budget of 30 min")
+
+
+def raced(run: Run, dropped: dict[str, Dropped]) -> Reader:
+    summary = ExtractionSummary(("a",), {}, (), 1400, {}, "0" * 64, dropped)
+    return Reader(page(replace(run, extraction=summary)))
+
+
+def test_the_metric_is_that_of_the_task() -> None:
+    dropped = replace(EARLY, expected_accuracy=-31.25, metric="explained_variance")
+    read = raced(example_run(3, task="regression"), {"bad": dropped})
+    assert float(read.table("race")[0]["expected_explained_variance"]) == -31.25
+    assert "accurac" not in read.text.lower()
+
+
+def test_without_a_race_there_is_no_section(run: Run) -> None:
+    assert "look at a sample" not in raced(run, {}).text
+
+
+def test_the_page_of_a_record_that_is_read_is_the_same(run: Run, tmp_path: Path) -> None:
+    assert list(run.settings) != sorted(run.settings)
+    (tmp_path / "run.json").write_bytes(sealed(run.to_dict()))
+    assert page(read_run(tmp_path)) == page(run)
+
+
+def test_settings_as_text() -> None:
+    settings = {"batch_size": None, "baselines": True, "deep": {"top_k": [1, 3], "fast": False}}
+    read = Reader(page(Run("oodzoo run", settings=settings)))
+    words = "baselinesyes batch_sizenot set deep.fastno deep.top_k1, 3"
+    assert words.replace(" ", "") in read.text.replace(" ", "")

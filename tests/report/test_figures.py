@@ -1,308 +1,129 @@
-"""Figures show what the results hold, in every file format."""
+"""Charts as SVG: what they show, their styles, files."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import replace
+import re
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-import numpy as np
 import pytest
-from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
-from PIL import Image
-from tests.report.example import DOMAINS, consistent_selection, example_run, without
+from tests.report.example import example_run, without
 
-import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.record import Run
-from oodzoo.report.figures import (
-    figures_of,
-    plot_comparison,
-    plot_curves,
-    plot_domains,
-    plot_inclusion,
-    plot_term,
-    save_figure,
-    write_figures,
-)
+from oodzoo.report.figures import Plot, write_figures
 from oodzoo.task import Kind
 from oodzoo.testbed import Column, compare, judge, paper
 
-ALL = {
-    "ranking", "transfer-by-domain", "accuracy-by-domain", "held-out-domains", "accuracy",
-    "accuracy-over-k", "inclusion-probabilities", "scores",
-}  # fmt: skip
-START = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+RANKING = {"ranking", "held-out-domains", "transfer-by-domain", "accuracy-by-domain"}
+MISTAKES = {"classes", "reliability", "confusion", *(f"confusion-{at}" for at in range(1, 5))}
+EVALUATION = {"learning-curve", "accuracy", "accuracy-over-k"} | MISTAKES
+SELECTION = {"features-kept", "inclusion-probabilities"}
+ALL = RANKING | EVALUATION | SELECTION | {"scores"}
+SVG = "{http://www.w3.org/2000/svg}"
 
 
-def ranking(score: str = "unseen", *, target: bool = False) -> oodzoo.Ranking:
-    rng = np.random.default_rng(0)
-    y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
-    features = {
-        name: np.stack([y, 1 - y], 1) + noise * rng.normal(size=(120, 2))
-        for name, noise in (("good", 0.3), ("fair", 1.0), ("poor", 3.0))
-    }
-    images = {name: array[:40] + 0.1 for name, array in features.items()}
-    return oodzoo.rank(features, y, domains, score=score, target=images if target else None)
-
-
-def widths(ax: Axes) -> list[float]:
-    return [bar.get_width() for bar in ax.patches if isinstance(bar, Rectangle)]
-
-
-def abscissas(line: Line2D) -> list[float]:
-    return [float(x) for x in np.asarray(line.get_xdata())]
-
-
-def row_names(ax: Axes) -> list[str]:
-    return [label.get_text() for label in ax.get_yticklabels()]
-
-
-# --- rankings ------------------------------------------------------------------------------------
-
-
-def test_a_ranking_is_drawn_from_the_best_down() -> None:
-    shown = ranking()
-    figure = shown.plot()
-    first, second, accuracy = figure.axes
-    assert [name.split()[0] for name in row_names(first)] == [row.model for row in shown.rows]
-    assert widths(first) == [row.evidence for row in shown.rows]
-    assert widths(second) == [row.transfer for row in shown.rows]
-    ticks = [abscissas(line) for line in second.lines[:3]]
-    assert ticks == [[fold.transfer for fold in row.folds] for row in shown.rows]
-    assert first.get_ylim()[0] > first.get_ylim()[1]
-    intervals = [tuple(x) for x in (abscissas(line) for line in accuracy.lines) if len(x) == 2]
-    assert intervals == [row.accuracy_interval for row in shown.rows]
-
-
-def panels(shown: oodzoo.Ranking) -> list[str]:
-    *terms, last = [ax.get_title() for ax in shown.plot().axes]
-    assert last == "expected accuracy, %"
-    return terms
+def texts(plot: Plot) -> list[str]:
+    return [each.text or "" for each in ElementTree.fromstring(plot.svg).iter(f"{SVG}text")]
 
 
 @pytest.mark.parametrize(
-    ("task", "metric", "lowest"),
-    [("regression", "explained variance", -100), ("multilabel", "average precision", 0)],
+    ("part", "gone"),
+    [
+        ("command", set()),
+        ("ranking", RANKING),
+        ("evaluation", EVALUATION),
+        ("selection", SELECTION),
+        ("testbed", {"scores"}),
+    ],
 )
-def test_figures_have_the_metric_of_the_task(task: Kind, metric: str, lowest: float) -> None:
-    run = example_run(task=task)
-    assert run.ranking is not None
+def test_each_chart_of_the_page_is_a_file(
+    run: Run, tmp_path: Path, part: str, gone: set[str]
+) -> None:
+    shown = run if part == "command" else without(run, part)
+    written = write_figures(shown, tmp_path / "new")
+    assert {path.name for path in written} == {f"{name}.svg" for name in ALL - gone}
+    for path in written:
+        root = ElementTree.parse(path).getroot()
+        assert root.tag == f"{SVG}svg"
+        assert root.get("aria-label") == root.findtext(f"{SVG}title")
+        for each in root.iter():  # nothing that needs a style sheet, a script or another file
+            assert not {"class", "data-tip", "href"} & {*each.keys()}
+            assert "var(" not in each.get("style", "")
+
+
+@pytest.mark.parametrize(
+    ("task", "metric"),
+    [("regression", "explained variance"), ("multilabel", "average precision")],
+)
+def test_charts_have_the_metric_of_the_task(tmp_path: Path, task: Kind, metric: str) -> None:
+    written = write_figures(example_run(task=task), tmp_path)
     name = metric.replace(" ", "-")
-    assert {name, f"{name}-by-domain", f"{name}-over-k"} <= set(figures_of(run))
-    figure = run.ranking.plot()
-    last = figure.axes[-1]
-    assert last.get_title() == f"expected {metric}, %"
-    assert last.get_xlim()[0] >= lowest
-    assert f"{metric} expected on an unseen domain" in figure.get_supxlabel()
-    dots = [abscissas(line)[0] for line in last.lines if line.get_marker() == "o"]
-    assert dots == [max(row.expected_accuracy, lowest) for row in run.ranking.rows]
-    for draw in figures_of(run).values():
-        titles = " ".join(ax.get_title() for ax in draw().axes).lower()
-        assert "accuracy" not in titles
+    assert {name, f"{name}-by-domain", f"{name}-over-k"} <= {path.stem for path in written}
+    for path in written:
+        assert "accuracy" not in path.read_text().lower()
 
 
-def test_panels_are_the_terms_of_the_score() -> None:
-    assert panels(ranking()) == ["evidence", "transfer, %"]
-    assert panels(ranking(target=True)) == ["evidence", "transfer, %", "agreement, %"]
-    assert panels(ranking("zood")) == ["discriminability", "stability"]
-    assert panels(ranking("knn")) == ["knn", "evidence", "transfer, %"]
-
-
-def caption(shown: oodzoo.Ranking) -> str:
-    return str(shown.plot().get_supxlabel())
-
-
-def test_the_caption_says_what_the_dots_are() -> None:
-    shown = caption(ranking())
-    assert "accuracy expected on an unseen domain, with the 90 % interval for a new domain" in shown
-    assert "the choice is repeated" in shown
-    assert "the choice is repeated" not in caption(ranking("knn"))
-    assert "accuracy expected on the target" in caption(ranking(target=True))
-
-
-def test_a_heat_map_leaves_out_what_is_not_known() -> None:
-    shown = ranking()
-    first, *others = shown.rows
-    folds = (replace(first.folds[0], transfer=None), *first.folds[1:])
-    less = replace(shown, rows=(replace(first, folds=folds), *others))
-    assert less.plot()._repr_png_()  # type: ignore[attr-defined]
-    (image,) = plot_term(less, "transfer").axes[0].images
-    assert np.isnan(np.asarray(image.get_array(), np.float64)).sum() == 1
-
-
-def test_a_heat_map_shows_the_folds(run: Run) -> None:
-    assert run.ranking is not None
-    ax = plot_term(run.ranking, "stability").axes[0]
-    shown = np.asarray(ax.images[0].get_array())
-    assert shown.shape == (27, 4)
-    assert shown[3, 1] == run.ranking.rows[3].folds[1].stability
-    assert [label.get_text() for label in ax.get_xticklabels()] == list(DOMAINS)
-
-
-def test_held_out_domains_start_with_the_hardest(run: Run) -> None:
-    assert run.ranking is not None
-    (ax,) = plot_domains(run.ranking).axes
-    means = [abscissas(line)[0] for line in ax.lines[1::3]]
-    assert means == sorted(means)
-    assert len(abscissas(ax.lines[0])) == 27
-
-
-# --- evaluation and selection --------------------------------------------------------------------
+def test_a_ranking_is_drawn_from_the_best_down() -> None:
+    ranking = example_run(40).ranking
+    assert ranking is not None
+    drawn = [text for text in texts(ranking.plot()) if text.startswith("model_0")]
+    assert drawn == [row.model for row in ranking.rows[:30]]
+    assert len(re.findall(r"<rect [^>]*fill:#0072b2", ranking.plot().svg)) == 30  # evidence
 
 
 def test_methods_are_drawn_on_average_and_by_domain(run: Run) -> None:
     assert run.evaluation is not None
-    (ax,) = plot_comparison(run.evaluation).axes
-    names = row_names(ax)
-    assert names[:4] == ["Average", "Recommended", "Single", "Pool"]
-    assert len(names) == 1 + 9 + 4 * (1 + 4)
-    assert names.count("Pool (chosen)") == 3
-    recommended, single, pool = ax.lines[:3]
-    assert abscissas(recommended) == [run.evaluation.recommended.average]
-    assert abscissas(single) == [run.evaluation.single.average]
-    assert abscissas(pool) == [run.evaluation.pool.average]
-    assert pool.get_marker() == "^"
-    assert ax.get_xlabel() == "accuracy %"
-    assert any(line.get_visible() for line in ax.get_xgridlines())
-    (main,) = run.evaluation.plot().axes
-    assert row_names(main)[:6] == [*names[:4], "Ensemble", "Selection"]
-    assert len(row_names(main)) == 6 + 4 * (1 + 4)
-    assert row_names(run.evaluation.plot(baselines=True).axes[0]) == names
-
-
-def test_methods_with_images_of_the_target_are_drawn() -> None:
-    evaluation = example_run(5, target=True).evaluation
-    assert evaluation is not None
-    (ax,) = plot_comparison(evaluation).axes
-    assert row_names(ax).count("Pool with target") == 5
-    drawn = {(line.get_marker(), line.get_color()) for line in ax.lines}
-    assert len([marker for marker, _ in drawn if marker in ("*", "o", "^", "v", "s", "D")]) == 6
-
-
-def test_accuracy_over_the_number_of_models(run: Run) -> None:
-    assert run.evaluation is not None
-    (ax,) = plot_curves(run.evaluation).axes
-    ensemble, _ = ax.lines
-    assert abscissas(ensemble) == [1, 2, 3, 5]
-    expected = [each.ensemble.average for each in run.evaluation.ablation.values()]
-    assert list(np.asarray(ensemble.get_ydata())) == expected
-
-
-def test_inclusion_probabilities(run: Run) -> None:
-    assert run.selection is not None
-    axes = plot_inclusion(run.selection).axes
-    assert [ax.get_title() for ax in axes] == list(run.selection.models)
-    heights = [bar.get_height() for bar in axes[0].patches if isinstance(bar, Rectangle)]
-    assert heights == list(run.selection.per_model[0].histogram)
-    assert axes[0].get_xlabel() == "inclusion probability"
-
-
-def test_ranks_of_consistent_features(run: Run) -> None:
-    summary = consistent_selection(["one", "two"], ["cat"])
-    assert "feature-ranks" in figures_of(replace(run, selection=summary))
-    axes = plot_inclusion(summary).axes
-    heights = [bar.get_height() for bar in axes[1].patches if isinstance(bar, Rectangle)]
-    assert heights == list(summary.per_model[1].rank_histogram or ())
-    assert axes[1].get_xlabel() == "share contributing less"
-
-
-# --- test beds -----------------------------------------------------------------------------------
+    main = ["Recommended", "Single", "Pool", "Ensemble", "Selection"]
+    drawn = texts(run.evaluation.plot())
+    assert [text for text in drawn if text in main][:5] == main
+    assert drawn.count("Pool (chosen)") == 3
+    assert drawn.count("Single") == 1 + 4
+    assert f"{run.evaluation.pool.average:.1f}" in drawn
+    assert "Oracle" not in drawn
+    assert "Oracle" in texts(run.evaluation.plot(baselines=True))
 
 
 def test_each_score_has_a_panel_with_its_tau() -> None:
-    bed = paper(resamples=20)["PACS"]
-    titles = [ax.get_title() for ax in bed.plot().axes]
-    assert [title.split()[0] for title in titles] == ["zood", "logme", "knn", "h_score"]
-    assert "0.91" in titles[0]
-    ax = bed.plot().axes[0]
-    drawn = sum(len(abscissas(line)) for line in ax.lines[1:])
-    assert drawn == len(bed.models)
-
-
-def test_several_test_beds_make_a_row_each() -> None:
-    figure = compare(paper(resamples=20)).plot()
-    assert len(figure.axes) == 7 * 4
-    assert [ax.get_ylabel().split("\n")[0] for ax in figure.axes[::4]] == list(paper(resamples=1))
+    beds = paper(resamples=20)
+    panels = [text for text in texts(beds["PACS"].plot()) if text in beds["PACS"].scores]
+    assert panels == beds["PACS"].order
+    assert "τ 0.91" in " ".join(texts(beds["PACS"].plot()))
+    assert len(re.findall("<circle", beds["PACS"].plot().svg)) == 4 * len(beds["PACS"].models)
+    several = texts(compare(beds).plot())
+    assert [text for text in several if text in beds] == list(beds)
+    assert sum(text in beds["PACS"].scores for text in several) == 4 * len(beds)
 
 
 def test_a_score_without_values_is_an_empty_panel() -> None:
     accuracy = {"a": 1.0, "b": 2.0, "c": 3.0}
     columns = {"none": Column({}), "same": Column(dict.fromkeys(accuracy, 1.0))}
-    bed = judge({"name": "toy"}, accuracy, columns, resamples=20)
-    titles = [ax.get_title() for ax in bed.plot().axes]
-    assert sorted(titles) == ["none\nτ is undefined", "same\nτ is undefined"]
+    drawn = texts(judge({"name": "toy"}, accuracy, columns, resamples=20).plot())
+    assert drawn.count("τ is undefined") == 2
 
 
-# --- files and notebooks -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("suffix", START)
-def test_save_figure(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"new folder/figure.{suffix}"
-    save_figure(ranking().plot(), path)
-    assert path.read_bytes().startswith(START[suffix])
-
-
-def test_save_figure_rejects_other_formats(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"must end in \.png, \.svg or \.pdf, got '.*\.bmp'"):
-        save_figure(ranking().plot(), tmp_path / "figure.bmp")
-
-
-@pytest.mark.parametrize("format", START)
-def test_every_figure_in_every_format(tmp_path: Path, format: str) -> None:  # noqa: A002
-    written = write_figures(example_run(3), tmp_path, format)
-    assert {path.stem for path in written} == ALL
-    for path in written:
-        assert path.suffix == f".{format}"
-        assert path.read_bytes().startswith(START[format])
-        if format == "png":
-            with Image.open(path) as image:
-                assert len(image.convert("RGB").getcolors(1 << 24) or []) > 20
-
-
-@pytest.mark.parametrize("format", ["svg", "pdf"])
-def test_equal_figures_give_equal_files(tmp_path: Path, format: str) -> None:  # noqa: A002
-    run = Run("oodzoo run", evaluation=example_run(3).evaluation)
-    first = [path.read_bytes() for path in write_figures(run, tmp_path / "a", format)]
-    assert first == [path.read_bytes() for path in write_figures(run, tmp_path / "b", format)]
-
-
-@pytest.mark.parametrize(
-    ("part", "figures"),
-    [
-        ("ranking", {name for name in ALL if "domain" in name} | {"ranking"}),
-        ("evaluation", {"accuracy", "accuracy-over-k"}),
-        ("selection", {"inclusion-probabilities"}),
-        ("testbed", {"scores"}),
-    ],
-)
-def test_absent_parts_have_no_figures(run: Run, part: str, figures: set[str]) -> None:
-    assert set(figures_of(without(run, part))) == ALL - figures
-
-
-def test_files_show_at_most_thirty_models() -> None:
-    figure = figures_of(example_run(40))["ranking"]()
-    assert len(row_names(figure.axes[0])) == 30
-
-
-def test_names_are_not_formulas(tmp_path: Path) -> None:
-    odd = ["$x_", r"$\frac{", "网络", "a & <b>", "%d{}"]
-    run = example_run(models=odd, domains=["$", "b", "c"], classes=odd)
-    written = write_figures(run, tmp_path, "svg")
-    assert {path.stem for path in written} == ALL
-
-
-def test_unknown_format(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="unknown format 'bmp'; expected one of png, svg, pdf"):
-        write_figures(example_run(3), tmp_path, "bmp")
+@pytest.mark.parametrize("name", ["figure.png", "figure", "figure.svg.gz"])
+def test_other_formats_are_refused(run: Run, tmp_path: Path, name: str) -> None:
+    assert run.ranking is not None
+    with pytest.raises(InputError, match=rf"{name}' must end in \.svg, the only format"):
+        run.ranking.plot().save(tmp_path / name)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_notebook_shows_a_figure_without_pyplot() -> None:
-    before = "matplotlib.pyplot" in sys.modules
-    figure = ranking().plot()
-    assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
-    assert ("matplotlib.pyplot" in sys.modules) == before
+def test_a_file_is_what_a_notebook_shows(run: Run, tmp_path: Path) -> None:
+    assert run.ranking is not None
+    plot = run.ranking.plot()
+    plot.save(tmp_path / "new folder/figure.SVG")
+    assert (tmp_path / "new folder/figure.SVG").read_text() == plot._repr_svg_() == plot.svg
+    assert repr(plot) == "Plot(title='Score breakdown')"
+
+
+def test_any_name_can_be_drawn(tmp_path: Path) -> None:
+    odd = ["$x_", "网络", 'a & <b> "', "%d{}", "\x01\ud800"]
+    written = write_figures(example_run(models=odd, domains=["$", "b"], classes=odd), tmp_path)
+    for path in written:
+        ElementTree.parse(path)
+    shown = {each.text for each in ElementTree.parse(written[-1]).iter(f"{SVG}text")}
+    ranked = {each.text for each in ElementTree.parse(tmp_path / "ranking.svg").iter(f"{SVG}text")}
+    assert set(odd[:4]) <= ranked
+    assert shown

@@ -1,31 +1,42 @@
-"""The section with the ranking."""
+"""The sections with the ranking, the layers of a network and each held-out domain."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
-from tests.report.example import example_run
+from tests.report.example import DOMAINS, example_run
 from tests.report.reader import Reader
 
+import oodzoo
 from oodzoo.ranking.result import Ranking
-from oodzoo.record import Run
+from oodzoo.record import DataSummary, Run
 from oodzoo.report import page
-from oodzoo.report.blocks import Figure
-from oodzoo.report.ranking import ranking_section
+from oodzoo.report.ranking import choice_is_repeated, domain_terms, terms_of
+
+ZOOD = ["discriminability", "stability"]
+DEFAULT = ["evidence", "transfer"]
 
 
-def ranking(n_models: int = 27, *, score: str = "unseen", target: bool = False) -> Ranking:
-    found = example_run(n_models, score=score, target=target).ranking
+def ranking(n_models: int = 3, **options: Any) -> Ranking:
+    found = example_run(n_models, **options).ranking
     assert found is not None
     return found
 
 
-def figure_of(shown: Ranking) -> Figure:
-    (figure,) = ranking_section(shown).blocks
-    assert isinstance(figure, Figure)
-    return figure
+def shown(found: Ranking) -> Reader:
+    return Reader(page(Run("oodzoo run", ranking=found)))
+
+
+def chart(read: str, title: str) -> str:
+    """The wide drawing whose label begins with a title."""
+    found = re.search(rf'<svg [^>]*aria-label="{re.escape(title)}.*?</svg>', read, re.DOTALL)
+    assert found is not None
+    return found[0]
 
 
 def test_csv_equals_the_ranking(run: Run, read: Reader) -> None:
@@ -42,126 +53,187 @@ def test_csv_equals_the_ranking(run: Run, read: Reader) -> None:
 
 
 @pytest.mark.parametrize(
-    ("score", "target", "expected"),
+    ("score", "target", "terms", "by_domain"),
     [
-        ("unseen", False, {"evidence", "transfer"}),
-        ("unseen", True, {"evidence", "transfer", "agreement"}),
-        ("zood", False, {"discriminability", "stability"}),
-        ("knn", False, {"evidence", "transfer"}),
+        ("unseen", False, DEFAULT, ["transfer", "accuracy"]),
+        ("transfer", False, DEFAULT, ["transfer", "accuracy"]),
+        ("logme", False, DEFAULT, ["transfer", "accuracy"]),  # it is the evidence
+        ("accuracy", False, DEFAULT, ["transfer", "accuracy"]),
+        ("zood", False, ZOOD, ZOOD),
+        ("discriminability", False, ZOOD, ZOOD),
+        ("stability", False, ZOOD, ZOOD),
+        ("balanced_accuracy", False, ["score", *DEFAULT], ["transfer", "accuracy"]),
+        ("knn", False, ["score", *DEFAULT], ["transfer", "accuracy"]),
+        ("unseen", True, [*DEFAULT, "agreement"], ["transfer", "accuracy"]),
     ],
 )
-def test_columns_are_the_terms_of_the_score(score: str, target: bool, expected: set[str]) -> None:
-    run = example_run(3, score=score, target=target)
-    assert run.ranking is not None
-    terms = {"evidence", "transfer", "agreement", "discriminability", "stability"}
-    for row, given in zip(Reader(page(run)).table("ranking"), run.ranking.rows, strict=True):
-        assert terms & row.keys() == expected
-        for term in expected:
+def test_terms_of_a_score(score: str, target: bool, terms: list[str], by_domain: list[str]) -> None:
+    found = ranking(score=score, target=target)
+    assert [term.name for term in terms_of(found)] == terms
+    assert [term.name for term in domain_terms(found)] == by_domain
+    text = page(Run("oodzoo run", ranking=found))
+    bars = re.findall(r'class="bar (\w+)"', chart(text, "Ranking of the models"))
+    assert bars == 3 * terms
+    read = Reader(text)
+    for row, given in zip(read.table("ranking"), found.rows, strict=True):
+        for term in terms:
             assert float(row[term]) == getattr(given, term)
+    for term in by_domain:
+        for row, given in zip(read.table(f"{term}-by-domain"), found.rows, strict=True):
+            assert row.pop("model") == given.model
+            values = {fold.domain: getattr(fold, term) for fold in given.folds}
+            assert {domain: float(value) for domain, value in row.items()} == values
 
 
-@pytest.mark.parametrize(
-    ("score", "bars"),
-    [("unseen", ["evidence", "transfer"]), ("knn", ["score", "evidence", "transfer"])],
-)
-def test_each_term_has_a_bar_for_each_model(score: str, bars: list[str]) -> None:
-    figure = figure_of(ranking(3, score=score))
-    assert figure.chart is not None
-    drawn = [a["class"] or "" for _, a in Reader(str(figure.chart.wide)).tags if "class" in a]
-    found = [name.removeprefix("bar ") for name in drawn if name.startswith("bar ")]
-    assert found == 3 * bars
+def with_first(found: Ranking, **changes: Any) -> Ranking:
+    first, *others = found.rows
+    return replace(found, rows=(replace(first, **changes), *others))
 
 
-def test_the_score_of_zood_is_a_mark_next_to_its_terms() -> None:
-    figure = figure_of(ranking(3, score="zood"))
-    assert figure.legend[0].text.startswith("score: discriminability + stability")
-    assert figure.chart is not None
-    assert str(figure.chart.wide).count('class="score"') == 3
-    assert 'class="score"' not in str(figure_of(ranking(3)).chart)
+def without_rings(found: Ranking) -> Ranking:
+    return replace(found, rows=tuple(replace(row, pareto_optimal=False) for row in found.rows))
 
 
-def test_the_interval_is_for_a_new_domain() -> None:
-    shown = ranking(3)
-    low, high = shown.rows[0].accuracy_interval
-    figure = figure_of(shown)
-    assert f"90 % interval for a new domain: {low:.0f}–{high:.0f} %" in figure.text
-    assert figure.legend[0].text == (
-        "expected accuracy on an unseen domain, with the 90 % interval for a new domain"
-    )
+LEFT_OUT = {"blip": "no logits", "wide": "too slow", "clip": "no logits"}
+SENTENCES: list[tuple[str, Callable[[], Ranking], str]] = [
+    ("yes", lambda: replace(ranking(), left_out=LEFT_OUT),
+     "Not ranked: blip and clip (no logits); wide (too slow)."),
+    ("no", ranking, "Not ranked"),
+    ("yes", ranking, "estimated with the choice repeated"),
+    ("no", lambda: ranking(score="knn"), "estimated with the choice repeated"),
+    ("no", lambda: ranking(1), "estimated with the choice repeated"),
+    ("yes", ranking, "for which the choice is repeated, may differ"),
+    ("no", lambda: ranking(score="knn"), "for which the choice is repeated, may differ"),
+    ("yes", lambda: ranking(target=True), "assumed to have the classes of the labelled domains"),
+    ("no", ranking, "on the target"),
+    ("yes", lambda: ranking(score="knn"), "Models are ordered by the score knn"),
+    ("yes", ranking, "ring: Pareto-optimal"),
+    ("no", lambda: without_rings(ranking()), "ring: Pareto-optimal"),
+    ("yes", ranking,
+     "tied with it, in this order: model_001_imagenet and model_002_imagenet."),
+    ("no", lambda: with_first(ranking(), tied=()), "tied with it"),
+    ("yes", lambda: ranking(score="zood"), "stability / (3 × number of classes)"),
+    ("yes", lambda: ranking(score="zood", task="multilabel"), "(3 × number of labels)"),
+    ("yes", lambda: replace(ranking(), domains_proposed="camera"), "proposed by camera, not given"),
+    ("no", ranking, "not given"),
+]  # fmt: skip
 
 
-def test_how_the_accuracy_of_the_first_model_was_estimated() -> None:
-    words = "estimated with the choice repeated"
-    assert words in figure_of(ranking(3)).text
-    assert words not in figure_of(ranking(3, score="knn")).text
-    assert words not in figure_of(ranking(1)).text
+@pytest.mark.parametrize(("said", "given", "words"), SENTENCES)
+def test_what_is_said(said: str, given: Callable[[], Ranking], words: str) -> None:
+    assert (words in shown(given()).text) == (said == "yes")
 
 
-def test_images_of_the_target_are_explained() -> None:
-    section = ranking_section(ranking(3, target=True))
-    assert "assumed to have the classes of the labelled domains" in section.lead
-    figure = figure_of(ranking(3, target=True))
-    assert "agreement 95.0 %" in figure.text
-    assert "expected accuracy on the target" in figure.legend[0].text
-    assert "target" not in ranking_section(ranking(3)).lead
+def test_domains_of_the_data_that_are_proposed(run: Run) -> None:
+    data = DataSummary("photos", "f", 1, ("cat",), {"canon": {"cat": 1}}, domains_proposed="make")
+    assert "proposed by make, not given" in Reader(page(Run("oodzoo run", data=data))).text
 
 
-def test_another_score_is_named() -> None:
-    figure = figure_of(ranking(3, score="knn"))
-    assert figure.title == "Models by knn"
-    assert "Models are ordered by the score knn" in figure.text
-    assert not any("score:" in key.text for key in figure.legend)
-    assert figure_of(ranking(3)).title == "Score breakdown"
-
-
-def test_models_that_are_not_ranked_are_named_with_the_reason() -> None:
-    left_out = {"blip": "no logits", "wide": "too slow", "clip": "no logits"}
-    section = ranking_section(replace(ranking(3), left_out=left_out))
-    assert section.lead.endswith(" Not ranked: blip and clip (no logits); wide (too slow).")
-    assert "Not ranked" not in ranking_section(ranking(3)).lead
-
-
-def test_the_ring_is_explained_if_there_is_one(run: Run) -> None:
-    assert run.ranking is not None
-    assert "Pareto-optimal" in figure_of(run.ranking).legend[-1].text
-    rows = tuple(replace(row, pareto_optimal=False) for row in run.ranking.rows)
-    assert "Pareto-optimal" not in figure_of(replace(run.ranking, rows=rows)).legend[-1].text
+@pytest.mark.parametrize(("score", "repeated"), [("zood", True), ("knn", False)])
+def test_the_choice_is_said_to_be_repeated_only_if_it_is(score: str, repeated: bool) -> None:
+    """Each of two models is the better one on one domain: without it, the other one is chosen."""
+    rng = np.random.default_rng(0)
+    y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
+    clear = np.stack([y, 1 - y], 1)
+    noise = {"x": np.repeat([0.2, 2.0, 0.8], 40), "y": np.repeat([2.0, 0.2, 0.8], 40)}
+    features = {
+        name: clear + size[:, None] * rng.normal(size=(120, 2)) for name, size in noise.items()
+    }
+    found = oodzoo.rank(features, y, domains, score=score)
+    first = found.rows[0]
+    own = np.mean([fold.accuracy for fold in first.folds])
+    assert (first.expected_accuracy != pytest.approx(own)) == repeated
+    assert choice_is_repeated(found) == repeated
 
 
 def test_a_negative_metric_is_left_of_zero() -> None:
-    ranking = example_run(task="regression").ranking
-    assert ranking is not None
-    assert ranking.rows[-1].expected_accuracy < -100  # outside the chart
-    (figure,) = ranking_section(ranking).blocks
-    assert isinstance(figure, Figure)
-    assert figure.chart is not None
-    assert "Values below \N{MINUS SIGN}100 % are at the edge of the chart." in figure.text
-    drawn = str(figure.chart.wide)
+    found = ranking(27, task="regression")
+    assert found.rows[-1].expected_accuracy < -100  # outside the chart
+    text = page(Run("oodzoo run", ranking=found))
+    assert "are at the edge of the chart." in text
+    drawn = chart(text, "Ranking of the models")
     places = [
         float(x) for x in re.findall(r'<circle cx="([0-9.]+)"[^>]* class="dot expected', drawn)
     ]
-    assert len(places) == len(ranking)
+    assert len(places) == len(found)
     zero = 760 + (946 - 760) / 2  # of a scale from -100 to 100
-    for row, place in zip(ranking.rows, places, strict=True):
+    for row, place in zip(found.rows, places, strict=True):
         expected = zero + max(row.expected_accuracy, -100) * (946 - 760) / 200
         assert place == pytest.approx(expected, abs=0.06)
-    assert ">Explained variance %<" in drawn
-    assert ">R² %<" in str(figure.chart.narrow)
 
 
-def test_the_number_of_outputs_is_in_the_score_of_zood() -> None:
-    ranking = example_run(score="zood", task="multilabel").ranking
-    assert ranking is not None
-    (figure,) = ranking_section(ranking).blocks
-    assert isinstance(figure, Figure)
-    assert "(3 × number of labels)" in figure.legend[0].text
+# --- layers --------------------------------------------------------------------------------------
 
 
-def test_models_that_are_tied_with_the_first_are_named_in_order(run: Run) -> None:
+def of_layers(*names: str) -> Reader:
+    found = ranking(4)
+    rows = [replace(row, model=name, tied=()) for row, name in zip(found.rows, names, strict=False)]
+    return shown(replace(found, rows=tuple(rows)))
+
+
+def test_the_best_layer_of_each_network() -> None:
+    first, _, third, _ = ranking(4).rows
+    (row,) = of_layers("vit@blocks.8", "net@a<b", "vit", "other").table("layers")
+    assert (row["network"], row["layers"], row["best_layer"]) == ("vit", "2", "blocks.8")
+    assert (row["rank"], row["own_rank"]) == (str(first.rank), str(third.rank))
+    assert float(row["expected_accuracy"]) == first.expected_accuracy
+    assert float(row["own_expected_accuracy"]) == third.expected_accuracy
+    assert row["all_layers"] == "blocks.8, own features"
+    read = of_layers("net", "vit@blocks.8", "net@x", "vit@blocks.4-mean")
+    own, inner = read.table("layers")
+    assert (own["network"], own["best_layer"], own["own_rank"]) == ("net", "own features", "1")
+    assert (inner["best_layer"], inner["own_rank"]) == ("blocks.8", "")
+    assert "of 2 networks; in 1," in read.text
+    assert "Best layer per network" not in of_layers("a", "b@x", "c").text
+
+
+# --- each domain ---------------------------------------------------------------------------------
+
+
+def test_csv_of_accuracy(run: Run, read: Reader) -> None:
     assert run.ranking is not None
-    text = figure_of(run.ranking).text
-    names = "model_001_imagenet, model_002_imagenet and model_003_imagenet"
-    assert f"Statistically tied with it, in this order: {names}." in text
-    first, *others = run.ranking.rows
-    alone = replace(run.ranking, rows=(replace(first, tied=()), *others))
-    assert "tied" not in figure_of(alone).text
+    rows = read.table("held-out-domains")
+    assert {row["domain"] for row in rows} == set(DOMAINS)
+    means = [float(row["mean_accuracy"]) for row in rows]
+    assert means == sorted(means)  # the hardest first
+    assert sum(float(row["deficit"]) for row in rows) == pytest.approx(0, abs=1e-9)
+    for row in rows:
+        values = [
+            fold.accuracy
+            for line in run.ranking.rows
+            for fold in line.folds
+            if fold.domain == row["domain"]
+        ]
+        assert float(row["mean_accuracy"]) == pytest.approx(sum(values) / len(values))
+        assert (float(row["lowest"]), float(row["highest"])) == (min(values), max(values))
+
+
+@pytest.mark.parametrize(("unknown", "cells"), [(1, 9), (4, None)])
+def test_cells_of_unknown_transfer_are_empty(unknown: int, cells: int | None) -> None:
+    found = ranking()
+    rows = [
+        replace(
+            row,
+            folds=tuple(
+                replace(fold, transfer=None) if at < unknown else fold
+                for at, fold in enumerate(row.folds)
+            ),
+        )
+        for row in found.rows
+    ]
+    text = page(Run("oodzoo run", ranking=replace(found, rows=tuple(rows))))
+    if cells is None:  # no column is left
+        assert "transfer-by-domain" not in text
+        return
+    drawn = chart(text, "Transfer into each domain")
+    assert len(re.findall(r'class="heat"[^>]*data-tip', drawn)) == cells
+    assert drawn.count(">–<") == 3
+    assert [row["art_painting"] for row in Reader(text).table("transfer-by-domain")] == [""] * 3
+
+
+def test_a_heat_map_of_shares_does_not_start_below_zero() -> None:
+    text = page(Run("oodzoo run", ranking=ranking(27, task="regression")))
+    drawn = chart(text, "Explained variance by model and held-out domain")
+    assert ">≤ 0.0<" in drawn
+    tips = re.findall(r'fill-opacity="([0-9.]+)" data-tip="[^"]*: (.)', drawn)
+    assert {opacity for opacity, sign in tips if sign == "\N{MINUS SIGN}"} == {"0.04"}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.errors import InputError
-from oodzoo.evaluation.metrics import MEASURES as MEASURED
+from oodzoo.evaluation.rows import MEASURES as MEASURED
 from oodzoo.task import CLASSIFICATION, KINDS, Kind, Task, as_labels, require_kind
 from oodzoo.task.arrays import require_variation
 from oodzoo.task.strata import RANGES, strata

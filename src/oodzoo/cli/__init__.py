@@ -5,16 +5,13 @@ from __future__ import annotations
 # ruff: noqa: F401 - a command registers itself when its file is imported
 from oodzoo.cli import (
     data,
-    demo,
     domains,
     evaluate,
     extract,
     fit,
-    importing,
     models,
     predict,
     rank,
-    report,
     run,
     select,
     store,

@@ -10,6 +10,7 @@ import typer
 from oodzoo._text import count
 from oodzoo.cli.app import command
 from oodzoo.cli.domains import announce_proposed, show_proposals
+from oodzoo.cli.inputs import announce_remote
 from oodzoo.cli.leaks import compare_images, show_near_duplicates
 from oodzoo.cli.options import (
     ColumnsOption,
@@ -19,7 +20,6 @@ from oodzoo.cli.options import (
     TaskOption,
     open_data,
 )
-from oodzoo.cli.reading import announce_remote
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError, NoDomainsError
 

@@ -1,4 +1,4 @@
-"""`oodzoo extract`: images to a feature store."""
+"""`oodzoo extract` and `oodzoo import`: images, or features from elsewhere, to a feature store."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ import typer
 from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.domains import announce_proposed
+from oodzoo.cli.inputs import (
+    YesOption,
+    announce_download,
+    open_zoo,
+    read_images,
+    select_zoo,
+    show_models,
+)
 from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import (
     AddressOption,
@@ -42,9 +50,7 @@ from oodzoo.cli.options import (
     open_data,
     prompts_of,
 )
-from oodzoo.cli.reading import read_images
 from oodzoo.cli.terminal import WIDTH, Terminal
-from oodzoo.cli.zoo import YesOption, announce_download, open_zoo, select_zoo, show_models
 from oodzoo.errors import InputError
 from oodzoo.events import Events, Listener, Progress
 
@@ -355,3 +361,50 @@ def _batch_size(text: str) -> int | None:
     if not (text.isascii() and text.isdigit()):
         raise InputError(f"--batch-size must be a number or auto, got {text!r}")
     return int(text)
+
+
+# --- oodzoo import --------------------------------------------------------------------------------
+
+
+@command(
+    "import",
+    example="oodzoo import resnet50.npy vit.npy --table rows.csv --store features/",
+    interrupted=FEATURES_KEPT,
+)
+def import_(
+    terminal: Terminal,
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FEATURES", help="One .npz, .parquet or .csv file, or .npy files."),
+    ],
+    store: NewStoreOption,
+    table: Annotated[
+        Path | None,
+        typer.Option(help="For .npy files: CSV of their rows, domain,label[,group][,path]."),
+    ] = None,
+    columns: ColumnsOption = None,
+    task: TaskOption = None,
+    dtype: DtypeOption = "float32",
+) -> None:
+    """Import features computed elsewhere into a feature store."""
+    from oodzoo.data.listing import counted_outputs
+    from oodzoo.data.sources.columns import parse_columns
+    from oodzoo.features.importing import import_features
+
+    mapping = None if columns is None else parse_columns(columns)
+    made = import_features(files, store, table=table, dtype=dtype, columns=mapping, task=task)
+    terminal.line(
+        f"{count(len(made.models), 'model')}, {count(made.n_images, 'row')}, "
+        f"{count(len(made.domains), 'domain')}, "
+        f"{counted_outputs(made.task, len(made.classes))}"
+    )
+    terminal.document(
+        {
+            "store": store,
+            "models": list(made.models),
+            "rows": made.n_images,
+            "domains": list(made.domains),
+            "task": made.task.kind,
+            "classes": list(made.classes),
+        }
+    )

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from oodzoo.cli.app import command
+from oodzoo.cli.inputs import select_zoo, show_models
 from oodzoo.cli.options import ZOO_HELP, LicenceOption, MaxParametersOption
 from oodzoo.cli.terminal import Terminal
-from oodzoo.cli.zoo import select_zoo, show_models
 
 
 @command("models", example="oodzoo models modern --name '*vit*' --max-parameters 100M")

@@ -26,8 +26,7 @@ from oodzoo.cli.options import (
     domain_weights,
     warn_of_left_out,
 )
-from oodzoo.cli.plotting import PlotOption, save_plot
-from oodzoo.cli.results import OutFileOption, show_document
+from oodzoo.cli.results import OutFileOption, PlotOption, save_plot, show_document
 from oodzoo.cli.target import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
@@ -170,7 +169,7 @@ def _front(ranking: Ranking) -> Ranking:
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
-    from oodzoo.report.expected import interval_words, where
+    from oodzoo.report.ranking import interval_words, where
     from oodzoo.task.words import WORDS
 
     terms, metric = _terms(ranking), WORDS[ranking.task].metric
@@ -222,8 +221,7 @@ def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
 
 def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     """Show the first models of a ranking, and how to see the others."""
-    from oodzoo.report.expected import interval_words, where
-    from oodzoo.report.terms import has_target
+    from oodzoo.report.ranking import has_target, interval_words, where
     from oodzoo.task.words import WORDS
 
     metric = WORDS[ranking.task].metric

@@ -1,10 +1,10 @@
-"""Results as files: `--out FILE.json` writes what `--json` prints, and `fit --from` takes it."""
+"""Results as files: `--out FILE.json`, which `fit --from` takes, and `--plot FILE.svg`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
@@ -13,6 +13,7 @@ from oodzoo.errors import InputError
 from oodzoo.remote.location import url_of_path
 
 if TYPE_CHECKING:
+    from oodzoo.report.figures import Plot
     from oodzoo.store.feature_store import FeatureStore
 
 
@@ -135,3 +136,35 @@ def _kind(document: Mapping[str, Any]) -> str:
 
 def _of(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: options[name] for name in names if options.get(name) is not None}
+
+
+# --- the option --plot ----------------------------------------------------------------------------
+
+
+def _known_format(path: Path | None) -> Path | None:
+    """Reject an unknown file format before anything is computed."""
+    if path is not None:
+        from oodzoo.report.figures import check_suffix
+
+        try:
+            check_suffix(path)
+        except InputError as error:
+            raise typer.BadParameter(str(error)) from None
+    return path
+
+
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(help="Also write the result as a figure: an .svg file.", callback=_known_format),
+]
+
+
+class Plotted(Protocol):
+    def plot(self) -> Plot: ...
+
+
+def save_plot(terminal: Terminal, result: Plotted, path: Path | None) -> None:
+    """Write a result as a figure, if a path is given."""
+    if path is not None:
+        result.plot().save(path)
+        terminal.say(f"figure written to {path}")

@@ -1,16 +1,28 @@
-"""`oodzoo run`: the whole pipeline in one folder."""
+"""`oodzoo run`, `demo` and `report`: the whole pipeline in one folder, and its page."""
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo.cli.app import RUN_CONTINUES, command
+from oodzoo._text import count, duration, typed
+from oodzoo.cli.app import FILES_COMPLETE, RUN_CONTINUES, command
 from oodzoo.cli.config import WritesConfig, file_options, load_options
+from oodzoo.cli.data import counted, images_used, show_counts
 from oodzoo.cli.domains import announce_proposed
-from oodzoo.cli.listening import listeners
+from oodzoo.cli.evaluate import show_evaluation, show_main_rows
+from oodzoo.cli.extract import extraction_progress, show_summary
+from oodzoo.cli.inputs import YesOption, announce_download, open_zoo, read_images, select_zoo
+from oodzoo.cli.leaks import show_near_duplicates, show_problems
+from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     AddressOption,
     BudgetOption,
@@ -43,10 +55,207 @@ from oodzoo.cli.options import (
     prompts_of,
     top_k_of,
 )
-from oodzoo.cli.run_display import require_outside, run_and_show
+from oodzoo.cli.rank import show_ranking, show_top
+from oodzoo.cli.select import kept_features, show_selection
 from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
-from oodzoo.cli.zoo import YesOption, announce_download, open_zoo, select_zoo
+from oodzoo.cli.testbed_tables import show_bed, show_best_score
+from oodzoo.cli.verdict import aligned, next_steps, verdict
+from oodzoo.errors import InputError
+from oodzoo.events import Events, Listener
+
+if TYPE_CHECKING:
+    from oodzoo.data.dataset import ImageDomains
+    from oodzoo.data.unlabelled import UnlabelledImages
+    from oodzoo.pipeline import RunConfig
+    from oodzoo.zoo import ModelSpec
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+
+def run_and_show(
+    terminal: Terminal,
+    dataset: ImageDomains,
+    zoo: Sequence[ModelSpec],
+    out: Path,
+    config: RunConfig,
+    target: UnlabelledImages | None = None,
+    others: Sequence[Listener] = (),
+    more_steps: Sequence[tuple[str, str]] = (),
+) -> None:
+    """Run the whole pipeline, show what each stage finds, and end with the verdict.
+
+    `more_steps` are what else to do next, each with a command.
+    """
+    from oodzoo.pipeline import run as run_pipeline
+
+    if terminal.verbose:
+        show_counts(terminal, dataset)
+    else:
+        terminal.line(counted(dataset))
+    read_images(terminal, dataset, dataset.name)
+    for issue in [*dataset.similar_classes(), *dataset.leaks()]:
+        terminal.warn(str(issue))
+    with ExitStack() as bars:
+        listener = [_Shown(terminal, bars, out, len(zoo), dataset), *others]
+        typed = _typed_command(sys.argv[1:], out, zoo)
+        result = run_pipeline(
+            dataset, zoo, out, target=target, config=config, listener=listener, command=typed
+        )
+    terminal.line("")
+    for line in verdict(result, terminal.prose_width):
+        terminal.line(line)
+    terminal.say("Next:")
+    texts = dataset.modality == "text"
+    for line in aligned([*next_steps(result, out, zoo, texts=texts), *more_steps]):
+        terminal.say(line)
+    terminal.document({**result.to_dict(), "report": str(out / "report.html")})
+
+
+def require_outside(out: Path, given: dict[str, Path | None]) -> None:
+    """Reject other files in the folder of the run, which would then not be taken for a run."""
+    for option, path in given.items():
+        if path is not None and path.resolve().is_relative_to(out.resolve()):
+            raise InputError(
+                f"{option} {str(path)!r} is inside the folder of the run, {str(out)!r}; choose "
+                "another place"
+            )
+
+
+def _typed_command(arguments: Sequence[str], out: Path, zoo: Sequence[ModelSpec]) -> str:
+    """The command line for the record: files and folders without the folders above them."""
+    from oodzoo.zoo import ModelSpec
+    from oodzoo.zoo.spec import portable_source
+    from oodzoo.zoo.zoos import is_pattern
+
+    shared = ["oodzoo"]
+    for argument in arguments:
+        value = _without_folders(argument, out)
+        parts = [part.strip() for part in re.split("[,=]", argument)]
+        patterns = [ModelSpec("", part) for part in parts if is_pattern(part)]
+        for spec in (*zoo, *patterns):
+            value = value.replace(spec.source, portable_source(spec))
+        shared.append(value)
+    return shlex.join(shared)
+
+
+def _without_folders(argument: str, out: Path) -> str:
+    """An argument `PATH`, `--option=PATH` or `NAME=PATH` without the folders above the path.
+
+    Of a URI, only the scheme stays: it may have a password.
+    """
+    if uri := re.match(r"[a-z][a-z0-9+.-]*://", argument):
+        return f"{uri.group()}…"
+    path = Path(argument)
+    exists = os.path.exists(path)  # noqa: PTH110 - Path.exists raises on a name too long
+    if exists or path == out or path.is_absolute():
+        return path.name or argument
+    name, equals, rest = argument.partition("=")
+    return name + equals + _without_folders(rest, out) if equals else argument
+
+
+class _Shown(Listener):
+    """Shows a progress bar of each stage and, when it ends, its result."""
+
+    def __init__(
+        self, terminal: Terminal, bars: ExitStack, out: Path, n_models: int, dataset: ImageDomains
+    ) -> None:
+        self._terminal = terminal
+        self._bars = bars
+        self._out = out
+        self._dataset = dataset
+        self._titles = dict(_TITLES, extraction=f"Extract features of {count(n_models, 'model')}")
+        self._number = 0
+        self._inner = Listener()
+
+    def start(self, stage: str, **facts: Any) -> None:
+        if stage == "run":
+            return
+        self._number += 1
+        self._terminal.say(f"{self._number}. {self._titles[stage]}")
+        if stage == "extraction":
+            if facts:
+                self._inner = self._bars.enter_context(extraction_progress(self._terminal))
+        else:
+            bar = listening(self._terminal, _NAMES[stage])
+            self._inner = Events(self._bars.enter_context(bar))
+        self._inner.start(stage, **facts)
+
+    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        self._inner.progress(stage, done, total, **facts)
+
+    def end(self, stage: str, **facts: Any) -> None:
+        from oodzoo.combination.verdict import shown_choice
+
+        self._bars.close()
+        self._inner = Listener()
+        status = facts["status"]
+        if status == "skipped":
+            self._terminal.warn(f"{_NAMES[stage].lower()} skipped: {facts['reason']}")
+        if status == "reused":
+            self._terminal.say("   reused from an earlier run: nothing has changed")
+        if stage == "run" or status not in ("done", "reused"):
+            return
+        if status == "done":
+            self._terminal.detail(f"   {duration(facts['seconds'])}")
+        result = facts["result"]
+        if stage == "predictor":
+            models = ", ".join(result.models)
+            choice = shown_choice(result.choice, result.models)
+            self._terminal.line(f"{self._out / result.folder}: {choice} of {models}")
+        elif self._terminal.verbose:
+            _SHOW_ALL[stage](self._terminal, result)
+        else:
+            _SHOW[stage](self._terminal, result, self._out / "store")
+        if stage == "extraction" and (text := images_used(self._dataset, result.images)):
+            self._terminal.line(text)
+
+
+_TITLES = {
+    "leaks": "Compare the images (near-duplicates)",
+    "ranking": "Rank the models (leave-one-domain-out)",
+    "selection": "Select features of all models",
+    "evaluation": "Evaluate (leave-one-domain-out)",
+    "predictor": "Fit a predictor on all domains",
+    "testbed": "Test bed: how well each score orders these models",
+}
+_NAMES = {
+    "extraction": "Extraction",
+    "leaks": "Near-duplicates",
+    "ranking": "Ranking",
+    "selection": "Selection",
+    "evaluation": "Evaluation",
+    "predictor": "Predictor",
+    "testbed": "Test bed",
+}
+
+
+_SHOW_ALL: dict[str, Callable[[Terminal, Any], None]] = {
+    "extraction": show_summary,
+    "leaks": show_near_duplicates,
+    "ranking": show_ranking,
+    "selection": show_selection,
+    "evaluation": show_evaluation,
+    "testbed": show_bed,
+}
+"""What `--verbose` shows of each stage."""
+
+
+_SHOW: dict[str, Callable[[Terminal, Any, Path], None]] = {
+    "extraction": lambda terminal, found, _: show_summary(terminal, found),
+    "leaks": lambda terminal, found, _: show_problems(
+        terminal, found, "The pairs are in the report; oodzoo data DATA --store STORE lists them."
+    ),
+    "ranking": show_top,
+    "selection": lambda terminal, found, _: terminal.line(kept_features(found)),
+    "evaluation": lambda terminal, found, _: show_main_rows(terminal, found),
+    "testbed": show_best_score,
+}
+"""What is shown of each stage, in a few lines; the last argument is the store."""
+
+
+# --- oodzoo run -----------------------------------------------------------------------------------
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -147,3 +356,92 @@ def run(
     announce_download(terminal, models, yes=yes)
     members = [model.spec for model in models]
     run_and_show(terminal, dataset, members, out, config, images, others)
+
+
+# --- oodzoo demo ----------------------------------------------------------------------------------
+
+_PER_CLASS = 10
+"""A third of the digits, so that the demo takes less than a minute."""
+
+
+@command("demo", example="oodzoo demo --out demo/", interrupted=RUN_CONTINUES)
+def demo(
+    terminal: Terminal,
+    out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("oodzoo-demo"),
+    log_file: LogFileOption = None,
+) -> None:
+    """Run the whole pipeline on embedded data: handwritten digits and a zoo of tiny models."""
+    from oodzoo._io import explaining_disk_errors
+    from oodzoo._packages import install_hint
+    from oodzoo.data.dataset import ImageDomains
+    from oodzoo.demo import write_digits
+    from oodzoo.features.config import ExtractionConfig
+    from oodzoo.pipeline import RunConfig
+    from oodzoo.zoo import load_zoo
+    from oodzoo.zoo.sources import extras_of
+
+    require_outside(out, {"--log-file": log_file})
+    others = listeners(log_file)
+    _require_demo_folder(out / "data")
+    with explaining_disk_errors(out / "data"):
+        dataset = ImageDomains(write_digits(out / "data", per_class=_PER_CLASS))
+    terminal.say(
+        "A third of scikit-learn's handwritten digits, rendered in six domains, and tiny models "
+        "that were not trained on them."
+    )
+    # the test bed takes as long as everything else
+    config = RunConfig(extraction=ExtractionConfig(device="cpu"))
+    needed = install_hint(*extras_of(load_zoo("modern")))
+    photos = "oodzoo run photos/ --zoo modern --out job/" + (f"  # {needed}" if needed else "")
+    own = [
+        ("compare all scores", f"oodzoo testbed {typed(out / 'store')}"),
+        ("look at every stage", f"oodzoo demo --out {typed(out)} --verbose"),
+        ("your own photos", photos),
+        ("", "with photos/<domain>/<class>/<image>"),
+    ]
+    run_and_show(terminal, dataset, load_zoo("demo"), out, config, others=others, more_steps=own)
+
+
+def _require_demo_folder(folder: Path) -> None:
+    """Reject a folder that contains anything but the data of the demo."""
+    from oodzoo.demo.digits import DOMAINS
+    from oodzoo.errors import InputError
+
+    if folder.is_dir():
+        foreign = sorted({entry.name for entry in folder.iterdir()} - set(DOMAINS))
+        if foreign:
+            raise InputError(
+                f"{str(folder)!r} contains {foreign[0]!r}, which was not written by the demo; "
+                "choose another folder with --out"
+            )
+
+
+# --- oodzoo report --------------------------------------------------------------------------------
+
+
+@command("report", example="oodzoo report job/ --figures", interrupted=FILES_COMPLETE)
+def report(
+    terminal: Terminal,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run (with run.json).")],
+    figures: Annotated[
+        bool, typer.Option("--figures", help="Also write the charts as SVG files in DIR/figures.")
+    ] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File to write the page to.", show_default="DIR/report.html"),
+    ] = None,
+) -> None:
+    """Write the report of a run: one self-contained HTML page."""
+    from oodzoo.record import read_run
+    from oodzoo.report import write_report
+
+    run = read_run(folder)
+    written: list[Path] = []
+    if figures:
+        from oodzoo.report.figures import write_figures
+
+        written = write_figures(run, folder / "figures")
+    page = write_report(folder, out, run=run)
+    for path in (page, *written):
+        terminal.line(f"{path}")
+    terminal.document({"report": str(page), "figures": [str(path) for path in written]})

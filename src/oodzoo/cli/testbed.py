@@ -17,7 +17,7 @@ from oodzoo.cli.options import (
     TensorBoardOption,
     compute_device,
 )
-from oodzoo.cli.plotting import PlotOption, save_plot
+from oodzoo.cli.results import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import (
     comparison_document,

@@ -30,10 +30,10 @@ def verdict(run: Run, width: int) -> list[str]:
 
 
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
+    from oodzoo._numbers import span
     from oodzoo.evaluation.diagnosis import failing_class
     from oodzoo.evaluation.recommended import achieves, compared, described
     from oodzoo.evaluation.result import why_not_the_highest
-    from oodzoo.report.numbers import span
     from oodzoo.task.words import WORDS
 
     best, metric = evaluation.recommended, WORDS[evaluation.task].metric.name
@@ -65,8 +65,8 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
 
 def _on_the_target(ranking: Ranking | None) -> list[str]:
     """What to expect of the top model on the target; nothing without a target."""
-    from oodzoo.report.numbers import span
-    from oodzoo.report.terms import has_target
+    from oodzoo._numbers import span
+    from oodzoo.report.ranking import has_target
 
     if ranking is None or not has_target(ranking):
         return []
@@ -77,7 +77,7 @@ def _on_the_target(ranking: Ranking | None) -> list[str]:
 
 def _other_sizes(evaluation: Evaluation) -> str:
     """Say that other numbers of models were measured than that of what is recommended."""
-    from oodzoo.report.numbers import span
+    from oodzoo._numbers import span
 
     best = evaluation.recommended
     sizes = {len(cell.models) for cell in evaluation.recommended_row.cells.values()}
@@ -94,8 +94,8 @@ def _is_free(advice: Advice) -> bool:
 
 
 def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
+    from oodzoo._numbers import span
     from oodzoo.combination.verdict import shown_choice
-    from oodzoo.report.numbers import span
     from oodzoo.task.words import WORDS
 
     first, metric = ranking.rows[0], WORDS[ranking.task].metric.name

@@ -33,7 +33,8 @@ from oodzoo.task import Kind, Task, require_kind
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from oodzoo.report.figures import Plot
 from collections.abc import Iterable
 
 from oodzoo._html import html_table
@@ -426,7 +427,7 @@ class Evaluation:
     def _shown(self) -> dict[str, Row]:
         return {"recommended": self.recommended_row} | self.rows
 
-    def plot(self, *, baselines: bool = False) -> Figure:
+    def plot(self, *, baselines: bool = False) -> Plot:
         """Plot the main metric of the rows, on average and on each test domain.
 
         Parameters

@@ -21,8 +21,8 @@ from oodzoo.data.sampling import strata_of
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.record import Example
+from oodzoo.report.data import shown_pairs
 from oodzoo.report.diagnosis import shown_mistakes
-from oodzoo.report.leaks import shown_pairs
 from oodzoo.store.feature_store import FeatureStore
 
 EXAMPLES = 12

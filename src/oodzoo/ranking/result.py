@@ -18,7 +18,8 @@ from oodzoo.task.words import WORDS
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
+
+    from oodzoo.report.figures import Plot
 
 
 @dataclass(frozen=True)
@@ -346,8 +347,8 @@ class Ranking:
         ]
         return pandas.DataFrame(lines)
 
-    def plot(self) -> Figure:
-        """Plot both terms and the expected accuracy of each model with matplotlib."""
+    def plot(self) -> Plot:
+        """Plot the terms and the expected accuracy of the first models, at most 30."""
         from oodzoo.report.figures import plot_ranking
 
         return plot_ranking(self)

@@ -1,4 +1,4 @@
-"""Reports of a run or a test: one self-contained HTML page, and matplotlib figures."""
+"""Reports of a run or a test: one self-contained HTML page, and its charts as SVG."""
 
 from __future__ import annotations
 

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from markupsafe import Markup
-
+from oodzoo._numbers import MISSING, is_number, number, significant, span
 from oodzoo._text import csv_cell
-from oodzoo.report.chart import Chart
-from oodzoo.report.numbers import MISSING, is_number, number, significant, span
+from oodzoo.report.chart import Chart, Drawing
 
 LONG = 30
 """Tables with more rows than this start collapsed."""
@@ -126,7 +124,7 @@ class Figure:
     table: Table
     text: str = ""
     chart: Chart | None = None
-    panels: Sequence[Markup] = ()
+    panels: Sequence[Drawing] = ()
     """Small charts in as many columns as fit."""
     dense: bool = False
     """Whether a phone shows two panels in a row."""
@@ -249,7 +247,7 @@ class Measured:
     value: str
     label: str
     interval: str = ""
-    chart: Markup | None = None
+    chart: Drawing | None = None
 
 
 @dataclass(frozen=True)

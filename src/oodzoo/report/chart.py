@@ -1,16 +1,150 @@
-"""Parts that charts share: scales, two sizes, axes and marks."""
+"""Charts: an SVG image, text that fits, scales, axes and marks."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from oodzoo.report.numbers import is_number, number, text_width
-from oodzoo.report.svg import Drawing
+from oodzoo._numbers import is_number, number
+
+# --- the width of text ----------------------------------------------------------------------------
+
+
+def text_width(text: str, size: float) -> float:
+    """Estimate the width of a text in pixels; an upper bound for common fonts."""
+    wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
+    return (0.62 * (len(text) - wide) + 1.05 * wide) * size
+
+
+def shortened(text: str, room: float, size: float = 12) -> str:
+    """Cut a name in its middle to fit a width: the ends usually distinguish names.
+
+    Examples
+    --------
+    >>> shortened("mobilenet_v2_torchvision_imagenet", 120)
+    'mobilen…magenet'
+    >>> shortened("resnet50", 120)
+    'resnet50'
+    """
+    text = " ".join(text.split())
+    if text_width(text, size) <= room or len(text) < 3:
+        return text
+    for keep in range(len(text) - 1, 1, -1):
+        start, end = text[: keep - keep // 2], text[-(keep // 2) :]
+        if text_width(start + end, size) + size <= room:
+            break
+    return f"{start}…{end}"
+
+
+# --- an SVG image ---------------------------------------------------------------------------------
+
+
+class Drawing:
+    """An SVG image; coordinates are pixels from the upper left.
+
+    Title and description are for screen readers: what the image is and what it shows.
+    """
+
+    def __init__(self, width: float, height: float, title: str, description: str) -> None:
+        self.width = width
+        self.height = height
+        self.label = f"{title}. {description}"
+        self._parts: list[Markup] = []
+
+    def _add(self, tag: str, /, **attributes: object) -> None:
+        self._parts.append(_element(tag, "", attributes))
+
+    def rect(
+        self, x: float, y: float, width: float, height: float, kind: str, **more: object
+    ) -> None:
+        self._add("rect", x=x, y=y, width=max(width, 0), height=height, class_=kind, **more)
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str, **more: object) -> None:
+        self._add("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind, **more)
+
+    def circle(self, x: float, y: float, radius: float, kind: str, **more: object) -> None:
+        self._add("circle", cx=x, cy=y, r=radius, class_=kind, **more)
+
+    def path(self, data: str, kind: str, **more: object) -> None:
+        self._add("path", d=data, class_=kind, **more)
+
+    def text(
+        self, x: float, y: float, text: str, kind: str = "", *, end: str = "start", **more: object
+    ) -> None:
+        anchor = None if end == "start" else end
+        place = {"x": x, "y": y, "class": kind or None, "text_anchor": anchor}
+        self._parts.append(_element("text", text, place | more))
+
+    def name(
+        self,
+        x: float,
+        y: float,
+        name: str,
+        room: float,
+        kind: str = "name",
+        *,
+        size: float = 12,
+        end: str = "start",
+        **more: object,
+    ) -> None:
+        """A name, shortened to fit; the tooltip then shows all of it."""
+        short = shortened(name, room, size)
+        tip = None if short == name else name
+        self.text(x, y, short, kind, end=end, data_tip=tip, **more)
+
+    @contextmanager
+    def group(self, kind: str) -> Iterator[None]:
+        """Group everything that is drawn inside the `with` block."""
+        outer, self._parts = self._parts, []
+        try:
+            yield
+        finally:
+            inner, self._parts = self._parts, outer
+            self._parts.append(_element("g", Markup("").join(inner), {"class": kind}))
+
+    def place(self, other: Drawing, x: float, y: float) -> None:
+        """Draw another image, with its upper left at this point."""
+        place: dict[str, object] = {"transform": f"translate({_rounded(x)} {_rounded(y)})"}
+        self._parts.append(_element("g", Markup("").join(other._parts), place))
+
+    def render(self, **attributes: object) -> Markup:
+        """The image as an element `svg`, with further attributes."""
+        content = Markup("").join([_element("title", self.label, {}), *self._parts])
+        given: dict[str, object] = {
+            "viewBox": f"0 0 {_rounded(self.width)} {_rounded(self.height)}",
+            "role": "img",
+            "aria_label": self.label,
+        }
+        return _element("svg", content, given | attributes)
+
+    def __html__(self) -> Markup:
+        """The image on the page; it may shrink, and grow by 15 %."""
+        return self.render(style=f"max-width:{1.15 * self.width:.0f}px")
+
+
+def _element(tag: str, content: str | Markup, attributes: dict[str, object]) -> Markup:
+    written = "".join(
+        f' {name.rstrip("_").replace("_", "-")}="{escape(_rounded(value))}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    if not content:
+        return Markup(f"<{tag}{written}/>")
+    return Markup(f"<{tag}{written}>{escape(content)}</{tag}>")
+
+
+def _rounded(value: object) -> object:
+    """Numbers with a tenth of a pixel, which keeps pages small."""
+    return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value
+
+
+# --- scales, axes, marks --------------------------------------------------------------------------
 
 MOST_ROWS = 30
 """Charts with a row per model show at most this many; their tables list all."""
@@ -89,13 +223,13 @@ NARROW = Size(340, narrow=True)
 class Chart:
     """A chart, drawn for a wide screen and for a phone."""
 
-    wide: Markup
-    narrow: Markup
+    wide: Drawing
+    narrow: Drawing
 
 
 def in_both_sizes(draw: Callable[[Size], Drawing]) -> Chart:
     """Draw a chart in both sizes."""
-    return Chart(wide=draw(WIDE).render(), narrow=draw(NARROW).render())
+    return Chart(wide=draw(WIDE), narrow=draw(NARROW))
 
 
 def axis_above(

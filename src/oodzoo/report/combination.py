@@ -1,7 +1,4 @@
-"""The section "Single models and combinations": accuracy by test domain and number of models.
-
-:func:`comparison` and :func:`curves` prepare what the page and :mod:`oodzoo.report.figures` draw.
-"""
+"""The section "Single models and combinations": accuracy by test domain and number of models."""
 
 from __future__ import annotations
 
@@ -10,13 +7,16 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from oodzoo._numbers import number, span
 from oodzoo._text import count, duration
+from oodzoo.evaluation.published import YOURS, Published
 from oodzoo.evaluation.recommended import FINE_TUNED, TITLES
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.rows import Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
     Chart,
+    Drawing,
     Scale,
     Size,
     axis_above,
@@ -25,13 +25,10 @@ from oodzoo.report.chart import (
     in_both_sizes,
     mark,
     percent,
+    shortened,
     whisker,
 )
-from oodzoo.report.numbers import number, shortened, span
-from oodzoo.report.outputs import outputs_figure
-from oodzoo.report.published import published_figure
 from oodzoo.report.recommendation import decision_figure, pools_figure
-from oodzoo.report.svg import Drawing
 from oodzoo.task.words import MEASURES, WORDS, Measure
 
 MAIN = {"single": "circle", "pool": "triangle", "ensemble": "square", "selection": "diamond"}
@@ -173,7 +170,7 @@ def combination_section(evaluation: Evaluation) -> Section:
         lead += " Zero-shot compares images with the names of the classes, without training."
     if any(key.startswith(BEST_BY) for key in evaluation.baselines):
         lead += " “Best by X”: the top model under score X."
-    blocks = [_comparison_figure(evaluation)]
+    blocks = [comparison_figure(evaluation)]
     if evaluation.outputs:
         blocks.append(outputs_figure(evaluation))
     blocks += [decision_figure(evaluation), pools_figure(evaluation)]
@@ -199,8 +196,16 @@ def _top(top_k: int | dict[str, int]) -> str:
 # --- accuracy on each test domain ----------------------------------------------------------------
 
 
-def _comparison_figure(evaluation: Evaluation) -> Figure:
-    groups, metric = comparison(evaluation), WORDS[evaluation.task].metric
+def comparison_figure(evaluation: Evaluation, *, baselines: bool = True) -> Figure:
+    """Accuracy of all methods on average, and of the main ones on each test domain.
+
+    `baselines=False` leaves the baselines out of the chart.
+    """
+    metric = WORDS[evaluation.task].metric
+    groups = {
+        name: [lane for lane in lanes if baselines or lane.method.kind != "baseline"]
+        for name, lanes in comparison(evaluation).items()
+    }
     averages = groups["Average"]
     shown = ", ".join(
         f"{lane.method.title} {number(lane.value, 1)} %"
@@ -427,3 +432,64 @@ def _curve_chart(
         return drawing
 
     return in_both_sizes(draw)
+
+
+# --- several numbers or labels --------------------------------------------------------------------
+
+
+def outputs_figure(evaluation: Evaluation) -> Figure:
+    """The measures of each output, of what is recommended, the pool and the single model."""
+    words, main = WORDS[evaluation.task], evaluation.metric
+    methods = {
+        "Recommended": evaluation.recommended_row.outputs,
+        "Pool": evaluation.pool.outputs,
+        "Single": evaluation.single.outputs,
+    }
+    found = methods["Recommended"]
+    names = list(found[evaluation.outputs[0]])
+    columns = [
+        Column(words.output.capitalize(), words.output, text=True),
+        Column("Method", "method", text=True),
+        *(Column(MEASURES[name].heading, name, MEASURES[name].digits) for name in names),
+    ]
+    rows: list[list[Any]] = [
+        [output, method, *each[output].values()]
+        for output in evaluation.outputs
+        for method, each in methods.items()
+    ]
+    order = sorted(found, key=lambda output: found[output][main])
+    low, high = (f"{each} ({number(found[each][main], 1)} %)" for each in (order[0], order[-1]))
+    text = f"Of what is recommended, {high} is predicted best and {low} worst. Values are averages "
+    if evaluation.task == "regression":
+        text += "over the test domains; each absolute error is in the unit of its output."
+    else:
+        text += "over the test domains in which the label occurs."
+    title = f"{words.metric.title} of each {words.output}"
+    table = Table("outputs", f"{title}, average over test domains", columns, rows)
+    return Figure(title=title, text=text, table=table, folded=table.long)
+
+
+# --- published accuracies -------------------------------------------------------------------------
+
+
+def published_figure(beside: Published) -> Figure:
+    """A table of published accuracies with those of this evaluation among them."""
+    best = next(each for each in beside.figures if each.source != YOURS)
+    mine = next(each for each in beside.figures if each.source == YOURS)
+    summary = (
+        f"Your best row, {mine.method}: {number(mine.accuracy, 1)} %; the best published one, "
+        f"{best.method} of {best.source}: {number(best.accuracy, 1)} %."
+    )
+    columns = [
+        Column("Method", "method", text=True),
+        Column("From", "from", text=True),
+        Column("Accuracy %", "accuracy", 1),
+    ]
+    rows = [[each.method, each.source, each.accuracy] for each in beside.figures]
+    caption = f"Accuracy on {beside.dataset}, published and yours"
+    return Figure(
+        title=f"Beside published results on {beside.dataset}",
+        text=f"{summary} {beside.caveat} {beside.cost}",
+        table=Table("published", caption, columns, list(rows)),
+        folded=False,
+    )

@@ -1,20 +1,36 @@
-"""The section "Data": example images, and counts by class and domain."""
+"""What went into a run: its data, near-duplicates, the race, and its provenance."""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from PIL import Image, ImageOps
 
-from oodzoo._text import count
+from oodzoo._text import count, duration
 from oodzoo.data.files import StoredFile, UnreadableImageError
 from oodzoo.data.images import read
-from oodzoo.record import DataSummary
-from oodzoo.report.blocks import Block, Column, Facts, Figure, Gallery, Section, Table, Thumbnail
-from oodzoo.report.domains_proposed import proposed_line
-from oodzoo.task.words import WORDS
+from oodzoo.leaks.pairs import NearDuplicates, Pair
+from oodzoo.racing import Dropped
+from oodzoo.record import DataSummary, Run, Stage
+from oodzoo.report.blocks import (
+    Block,
+    Column,
+    Facts,
+    Figure,
+    Gallery,
+    PairGallery,
+    Section,
+    Table,
+    Thumbnail,
+)
+from oodzoo.report.domains import proposed_line
+from oodzoo.task.words import MEASURES, WORDS
+
+# --- the section "Data" ---------------------------------------------------------------------------
 
 PER_DOMAIN = 6
 IN_TOTAL = 72
@@ -115,3 +131,170 @@ def thumbnail_url(file: StoredFile, side: int = SIDE) -> str:
     content = io.BytesIO()
     small.save(content, "JPEG", quality=72, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
+
+
+# --- the section "Near-duplicate images" ----------------------------------------------------------
+
+SHOWN_PAIRS = 8
+"""Pairs with thumbnails."""
+
+PAIR_SIDE = 96
+"""Pixels of a thumbnail."""
+
+
+def shown_pairs(leaks: NearDuplicates) -> tuple[Pair, ...]:
+    """The worst pairs: those of different domains first."""
+    return (*leaks.across.worst, *leaks.within.worst)[:SHOWN_PAIRS]
+
+
+def leaks_section(leaks: NearDuplicates, files: Mapping[str, StoredFile]) -> Section:
+    """The near-duplicates of a run, what to do about them, and the worst of them to look at."""
+    sentences = [problem[0].upper() + problem[1:] + "." for problem in leaks.problems]
+    blocks: list[Block] = []
+    if shown := _pair_thumbnails(leaks, files):
+        blocks.append(PairGallery(shown))
+    blocks.append(Figure("The most similar pairs", table=_pair_table(leaks), folded=len(shown) > 0))
+    lead = " ".join([*sentences, leaks.extent])
+    return Section("near-duplicates", "Near-duplicate images", lead, blocks, "Duplicates")
+
+
+def leaks_remark(leaks: NearDuplicates) -> str:
+    """A warning for the first screen; empty without near-duplicates in different domains."""
+    if not len(leaks.across):
+        return ""
+    return f"The results may be too optimistic: {leaks.across} are in different domains."
+
+
+def _pair_thumbnails(
+    leaks: NearDuplicates, files: Mapping[str, StoredFile]
+) -> list[tuple[str, tuple[Thumbnail, Thumbnail]]]:
+    """Both images of each pair that can still be read, with a caption."""
+    shown = []
+    for pair in shown_pairs(leaks):
+        try:
+            urls = [thumbnail_url(files[key], PAIR_SIDE) for key in pair.keys]
+        except (KeyError, UnreadableImageError):
+            continue
+        first, second = (
+            Thumbnail(url, f"{path}, {domain}")
+            for url, path, domain in zip(urls, pair.paths, pair.domains, strict=True)
+        )
+        shown.append((_caption(pair), (first, second)))
+    return shown
+
+
+def _caption(pair: Pair) -> str:
+    domains = " and ".join(dict.fromkeys(pair.domains))
+    labels = f", labels {pair.labels[0]} and {pair.labels[1]}" if pair.labels_differ else ""
+    return f"{domains}: {pair.evidence_in_words}{labels}"
+
+
+def _pair_table(leaks: NearDuplicates) -> Table:
+    columns = [
+        Column("Image", "first", text=True),
+        Column("Domain", "first_domain", text=True),
+        Column("Label", "first_label", text=True),
+        Column("Near-duplicate", "second", text=True),
+        Column("Domain", "second_domain", text=True),
+        Column("Label", "second_label", text=True),
+        Column("Evidence", "evidence", text=True),
+        Column("Similarity", "similarity", 2),
+        Column("Pixels", "correlation", 3),
+    ]
+    rows = [
+        [
+            *(pair.paths[0], pair.domains[0], pair.labels[0]),
+            *(pair.paths[1], pair.domains[1], pair.labels[1]),
+            *(pair.evidence, pair.similarity, pair.correlation),
+        ]
+        for pair in (*leaks.across.worst, *leaks.within.worst)
+    ]
+    return Table("near-duplicates", "Near-duplicate images", columns, rows)
+
+
+# --- the section "Race" ---------------------------------------------------------------------------
+
+
+def race_section(dropped: Mapping[str, Dropped]) -> Section:
+    """When each model was dropped, and why."""
+    name = next(iter(dropped.values())).metric
+    metric = MEASURES[name]
+    columns = [
+        Column("Model", "model", text=True),
+        Column("Round", "round", 0),
+        Column("Images", "images", 0),
+        Column("Rank", "rank", 0),
+        Column("90 % interval", "rank_interval", 0, interval=True),
+        Column(f"Expected {metric.name}, %", f"expected_{name}", 1),
+        Column("Reason", "reason", text=True),
+    ]
+    order = sorted(dropped.items(), key=lambda item: (-item[1].round, item[1].rank))
+    rows = [
+        [
+            model,
+            each.round,
+            each.images,
+            each.rank,
+            each.rank_interval,
+            each.expected_accuracy,
+            each.reason,
+        ]
+        for model, each in order
+    ]
+    lead = (
+        f"Dropped after a look at a sample of the images: {count(len(rows), 'model')}. Rank and "
+        f"expected {metric.name} are those on this sample. No other table lists these models. The "
+        "sample has images of every domain, so the results of the models that are left, also those "
+        "on test domains, are somewhat too good."
+    )
+    table = Table("race", "Dropped models", columns, rows)
+    return Section("race", "Race", lead, [Figure("Dropped models", table, folded=False)])
+
+
+# --- the section "Provenance" ---------------------------------------------------------------------
+
+
+def provenance_section(run: Run) -> Section:
+    """Everything needed to repeat a run."""
+    blocks: list[Block] = [Facts(command=run.command)]
+    parts = {"Settings": run.settings, "Versions": run.versions, "Machine": run.machine}
+    blocks += [Facts(_pairs(part), title=title) for title, part in parts.items() if part]
+    if run.stages:
+        blocks.append(_stages(run.stages))
+    return Section("provenance", "Provenance", "", blocks)
+
+
+def _pairs(part: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Names and values as text, sorted by name as in `run.json`."""
+    pairs = []
+    for name, value in sorted(part.items()):
+        if isinstance(value, dict):
+            pairs += _pairs(value, f"{prefix}{name}.")
+        else:
+            pairs.append((f"{prefix}{name}", _text(value)))
+    return pairs
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value)) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _stages(stages: Sequence[Stage]) -> Figure:
+    columns = [
+        Column("Stage", "stage", text=True),
+        Column("Seconds", "seconds", 1),
+        Column("Reused from an earlier run", "reused"),
+    ]
+    rows = [[stage.name, stage.seconds, stage.reused] for stage in stages]
+    return Figure(
+        title="Time",
+        text=f"{duration(sum(stage.seconds for stage in stages))} in total.",
+        table=Table("times", "Seconds per stage", columns, rows),
+        folded=False,
+    )

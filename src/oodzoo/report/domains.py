@@ -1,8 +1,4 @@
-"""The section "Results by domain": accuracy and terms of the score on each domain.
-
-:func:`domain_accuracies` and :func:`term_by_domain` prepare what the page and
-:mod:`oodzoo.report.figures` draw.
-"""
+"""The section "Results by domain": accuracy and terms of the score on each domain."""
 
 from __future__ import annotations
 
@@ -10,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from oodzoo._numbers import is_number, number
 from oodzoo._text import count
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
     MOST_ROWS,
     Chart,
+    Drawing,
     Scale,
     Size,
     axis_above,
@@ -23,13 +21,28 @@ from oodzoo.report.chart import (
     in_both_sizes,
     mark,
     percent,
+    shortened,
+    text_width,
 )
-from oodzoo.report.domains_proposed import proposed_line
-from oodzoo.report.expected import choice_is_repeated
-from oodzoo.report.numbers import is_number, number, shortened, text_width
-from oodzoo.report.svg import Drawing
-from oodzoo.report.terms import TERMS, Term, domain_terms, metric_term
+from oodzoo.report.ranking import TERMS, Term, choice_is_repeated, domain_terms, metric_term
 from oodzoo.task.words import WORDS
+
+
+def proposed_line(by: str | None) -> str:
+    """A sentence to put next to domains; empty if they were given.
+
+    Examples
+    --------
+    >>> proposed_line("camera")
+    'The domains are proposed by camera, not given: a really new domain can be easier or harder.'
+    >>> proposed_line(None)
+    ''
+    """
+    if by is None:
+        return ""
+    return (
+        f"The domains are proposed by {by}, not given: a really new domain can be easier or harder."
+    )
 
 
 @dataclass(frozen=True)
@@ -92,7 +105,7 @@ def domains_section(ranking: Ranking) -> Section:
 # --- accuracy ------------------------------------------------------------------------------------
 
 
-def _models(number_of_models: int) -> str:
+def _whose_mean(number_of_models: int) -> str:
     """Whose mean it is: what is recommended can have another hardest domain."""
     one = number_of_models == 1
     return "the one model" if one else f"the {number_of_models} models on average"
@@ -104,7 +117,7 @@ def _accuracy_figure(ranking: Ranking) -> Figure:
     overall = fmean(each.mean for each in domains)
     hardest, easiest = domains[0], domains[-1]
     summary = (
-        f"For {_models(len(ranking))}, {hardest.domain} is the hardest held-out domain, with a "
+        f"For {_whose_mean(len(ranking))}, {hardest.domain} is the hardest held-out domain, with a "
         f"mean {metric.name} of {number(hardest.mean, 1)} %; "
         f"{easiest.domain} is the easiest, with {number(easiest.mean, 1)} %. "
         f"The mean over domains is {number(overall, 1)} %."

@@ -1,26 +1,28 @@
-"""The report of a run: one self-contained HTML page."""
+"""The page of a run, and how pages are rendered: one self-contained file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup, escape
 
 from oodzoo._io import write_tidily
 from oodzoo.data.files import StoredFile
 from oodzoo.record import Run, image_files, read_run
-from oodzoo.report.advice import advice_section
-from oodzoo.report.blocks import Section
+from oodzoo.report.blocks import Headline, Section
 from oodzoo.report.combination import combination_section
-from oodzoo.report.data import data_section
+from oodzoo.report.data import data_section, leaks_section, provenance_section, race_section
 from oodzoo.report.diagnosis import diagnosis_section
 from oodzoo.report.domains import domains_section
 from oodzoo.report.headline import headline
-from oodzoo.report.layers import layers_section, networks
-from oodzoo.report.leaks import leaks_section
-from oodzoo.report.provenance import provenance_section
-from oodzoo.report.race import race_section
-from oodzoo.report.ranking import ranking_section
-from oodzoo.report.rendering import render
+from oodzoo.report.ranking import layers_section, networks, ranking_section
+from oodzoo.report.recommendation import advice_section
 from oodzoo.report.scores import scores_section
 from oodzoo.report.selection import selection_section
 
@@ -42,7 +44,7 @@ def page(run: Run, files: Mapping[str, StoredFile] | None = None) -> str:
     >>> text.startswith("<!doctype html>"), "oodzoo run photos" in text
     (True, True)
     """
-    return render(headline(run), _sections(run, files or {}), run.versions.get("oodzoo"))
+    return render(headline(run), sections_of(run, files or {}), run.versions.get("oodzoo"))
 
 
 def write_report(
@@ -72,7 +74,7 @@ def write_report(
     return target
 
 
-def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
+def sections_of(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
     """What there is to show, in the order of use: what to do about it, then why, then details."""
     sections = []
     if run.evaluation and (advice := advice_section(run.evaluation)):
@@ -98,3 +100,56 @@ def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
         sections.append(data_section(run.data, images))
     sections.append(provenance_section(run))
     return sections
+
+
+# --- the page as HTML -----------------------------------------------------------------------------
+
+_END = "\N{MINUS SIGN}?[0-9][0-9.,]*"
+_RANGE = f"{_END}(?:\N{EN DASH}| to ){_END}(?:\N{NO-BREAK SPACE}%)?"
+_OPTION = "(?<!\\S)\\(?--[a-z][a-z-]*"
+_TOGETHER = re.compile(f"{_RANGE}|{_OPTION}")
+
+
+def render(headline: Headline, sections: Sequence[Section], version: str | None = None) -> str:
+    """A self-contained HTML page.
+
+    Parameters
+    ----------
+    headline : Headline
+        The first screen.
+    sections : sequence of Section
+        What follows, in this order.
+    version : str, optional
+        Version of oodzoo that computed the results.
+    """
+    script, style = resource("page.js"), resource("page.css") + resource("chart.css")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {"breakable": _breakable, "unbroken": _unbroken}
+    template = environment.from_string(resource("page.html.j2"))
+    text = template.render(
+        headline=headline,
+        sections=sections,
+        version=version,
+        script=Markup(script),
+        style=Markup(style),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    )
+    return f"{text.strip()}\n"
+
+
+def _breakable(name: str) -> Markup:
+    """Allow line breaks between the words of a name."""
+    return Markup(re.sub(r"([_./-]+)(?=\w)", r"\1<wbr>", str(escape(name))))
+
+
+def _unbroken(text: str) -> Markup:
+    """Prevent line breaks within ranges and options, and between a number and its percent sign."""
+    joined = str(escape(text)).replace(" %", "\N{NO-BREAK SPACE}%")
+    return Markup(_TOGETHER.sub(r'<span class="together">\g<0></span>', joined))
+
+
+def resource(name: str) -> str:
+    """A file of the page: template, script or style."""
+    return files("oodzoo.report").joinpath(name).read_text(encoding="utf-8")

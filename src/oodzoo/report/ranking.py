@@ -1,11 +1,16 @@
-"""The section "Ranking": the terms of the score, expected accuracy and rank of each model."""
+"""The sections "Ranking" and "Layers": terms of the score, expected accuracy and rank."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from oodzoo._numbers import number, span
+from oodzoo._text import count, listed
 from oodzoo.ranking.result import Ranking, Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
     MOST_ROWS,
+    Drawing,
     Scale,
     Size,
     axis_above,
@@ -13,13 +18,141 @@ from oodzoo.report.chart import (
     edge_note,
     in_both_sizes,
     percent,
+    text_width,
     whisker,
 )
-from oodzoo.report.expected import choice_is_repeated, interval_text, interval_words, where
-from oodzoo.report.numbers import listed, number, span, text_width
-from oodzoo.report.svg import Drawing
-from oodzoo.report.terms import Term, has_target, terms_of
+from oodzoo.task import Kind, Task
 from oodzoo.task.words import WORDS, Measure
+
+# --- the terms of a score -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Term:
+    """A quantity of each model; higher is better.
+
+    Attributes
+    ----------
+    name : str
+        Attribute of :class:`~oodzoo.ranking.result.Row`, of its folds, or of both.
+    title : str
+    digits : int
+        Decimals.
+    unit : str
+    by_domain : str
+        Title of its values on each domain; empty if it has none.
+    key : str
+        Its name in files; `name` if empty.
+    """
+
+    name: str
+    title: str
+    digits: int
+    unit: str = ""
+    by_domain: str = ""
+    key: str = ""
+
+    @property
+    def ident(self) -> str:
+        """Name of the table and figure of its values on each domain."""
+        return f"{(self.key or self.name).replace('_', '-')}-by-domain"
+
+    @property
+    def heading(self) -> str:
+        return self.title + self.unit
+
+    def show(self, value: float | None) -> str:
+        """A value as text."""
+        return number(value, self.digits) + ("" if value is None else self.unit)
+
+
+TERMS = {
+    term.name: term
+    for term in (
+        Term("evidence", "Evidence", 3),
+        Term("transfer", "Transfer", 1, " %", by_domain="Transfer into each domain"),
+        Term("agreement", "Agreement", 1, " %"),
+        Term(
+            "discriminability",
+            "Discriminability",
+            3,
+            by_domain="Discriminability on each held-out domain",
+        ),
+        Term("stability", "Stability", 2, by_domain="Stability on each held-out domain"),
+    )
+}
+
+_ZOOD = ("discriminability", "stability")
+
+_SHOWN_OTHERWISE = ("unseen", "zood", "logme", *TERMS)
+"""Scores without a column of their own: they are made of terms, or equal to one."""
+
+
+def metric_term(task: Kind) -> Term:
+    """The main metric of a task on each held-out domain, which folds have as `accuracy`."""
+    metric = WORDS[task].metric
+    title = f"{metric.title} by model and held-out domain"
+    return Term("accuracy", metric.title, 1, metric.unit, title, Task(task).metric)
+
+
+def terms_of(ranking: Ranking) -> list[Term]:
+    """The quantities to show for each model, next to its expected accuracy.
+
+    These are the terms of the ZooD score if the models are ordered by it or one of them, and
+    otherwise those of the default score, after the score itself if it is another one.
+    """
+    names: tuple[str, ...] = ("evidence", "transfer")
+    if has_target(ranking):
+        names = (*names, "agreement")
+    if ranking.score in ("zood", *_ZOOD):
+        names = _ZOOD
+    shown = (*_SHOWN_OTHERWISE, ranking.metric)
+    own = [] if ranking.score in shown else [Term("score", ranking.score, 3)]
+    return own + [TERMS[name] for name in names]
+
+
+def domain_terms(ranking: Ranking) -> list[Term]:
+    """The quantities to show for each model and domain, without those that are not known."""
+    terms = [TERMS["transfer"], metric_term(ranking.task)]
+    if ranking.score in ("zood", *_ZOOD):
+        terms = [TERMS[name] for name in _ZOOD]
+    folds = [fold for row in ranking.rows for fold in row.folds]
+    return [t for t in terms if any(getattr(fold, t.name) is not None for fold in folds)]
+
+
+def has_target(ranking: Ranking) -> bool:
+    """Whether the models are ranked for images of a target."""
+    return ranking.rows[0].agreement is not None
+
+
+# --- words for the expected accuracy --------------------------------------------------------------
+
+
+def where(ranking: Ranking) -> str:
+    """Where the accuracy is expected."""
+    return "on the target" if has_target(ranking) else "on an unseen domain"
+
+
+def interval_words(ranking: Ranking) -> str:
+    """What the interval is for."""
+    return "90 % interval" if has_target(ranking) else "90 % interval for a new domain"
+
+
+def interval_text(ranking: Ranking, row: Row, digits: int = 0) -> str:
+    """The interval of a model, in words."""
+    return f"{interval_words(ranking)}: {span(*row.accuracy_interval, digits=digits)} %"
+
+
+def choice_is_repeated(ranking: Ranking) -> bool:
+    """Whether the choice of the first model is part of the estimate of its accuracy.
+
+    It is for scores that are known for each held-out domain, if there was a choice.
+    """
+    first = ranking.rows[0]
+    return len(ranking) > 1 and all(fold.score is not None for fold in first.folds)
+
+
+# --- the section ----------------------------------------------------------------------------------
 
 MOST_NAMES = 10
 """Largest number of tied models that are named; the table has all."""
@@ -27,8 +160,14 @@ MOST_NAMES = 10
 
 def ranking_section(ranking: Ranking) -> Section:
     """The order of the models and the uncertainty of their ranks."""
+    lead = _lead(ranking) + _left_out(ranking)
+    return Section("ranking", "Ranking", lead, (ranking_figure(ranking),))
+
+
+def ranking_figure(ranking: Ranking) -> Figure:
+    """The terms of the score, the expected accuracy and the rank of each model."""
     summary = _summary(ranking)
-    figure = Figure(
+    return Figure(
         title=_title(ranking),
         text=summary + _notes(ranking),
         chart=in_both_sizes(lambda size: _draw(ranking, summary, size)),
@@ -36,7 +175,6 @@ def ranking_section(ranking: Ranking) -> Section:
         table=_table(ranking),
         folded=False,
     )
-    return Section("ranking", "Ranking", _lead(ranking) + _left_out(ranking), (figure,))
 
 
 def _title(ranking: Ranking) -> str:
@@ -312,3 +450,71 @@ def _draw_accuracy(drawing: Drawing, scale: Scale, row: Row, y: float, tip: str)
     whisker(drawing, y, scale(low), scale(high), "expected", tip)
     kind = "dot expected front" if row.pareto_optimal else "dot expected"
     drawing.circle(scale(row.expected_accuracy), y, 4, kind, data_tip=tip)
+
+
+# --- layers of one network ------------------------------------------------------------------------
+
+
+def networks(ranking: Ranking) -> dict[str, list[Row]]:
+    """Group the models that are layers of one network, named `<network>@<layer>`, best first.
+
+    The network itself, if it was ranked, is the one without a layer.
+    """
+    groups: dict[str, list[Row]] = {}
+    for row in ranking.rows:
+        groups.setdefault(row.model.partition("@")[0], []).append(row)
+    return {name: rows for name, rows in groups.items() if len(rows) > 1}
+
+
+def layers_section(ranking: Ranking) -> Section:
+    """The best layer of each network, and how it compares with the network's own features."""
+    groups = networks(ranking)
+    columns = [
+        Column("Network", "network", text=True),
+        Column("Layers", "layers", 0),
+        Column("Best layer", "best_layer", text=True),
+        Column("Rank", "rank", 0),
+        Column(f"Score ({ranking.score})", "score", 3),
+        Column("Accuracy %", "expected_accuracy", 1),
+        Column("ms / image", "milliseconds", 1),
+        Column("Rank of its own features", "own_rank", 0),
+        Column("Accuracy % of these", "own_expected_accuracy", 1),
+        Column("ms / image of these", "own_milliseconds", 1),
+        Column("All layers, best first", "all_layers", text=True, shown=False),
+    ]
+    table = Table(
+        "layers",
+        "Best layer per network",
+        columns,
+        [_layer_cells(name, rows) for name, rows in groups.items()],
+    )
+    better = sum("@" in rows[0].model for rows in groups.values())
+    lead = (
+        f"Several layers were ranked of {count(len(groups), 'network')}; in {better:,}, an inner "
+        "layer ranks above all others. “Own features” are those that a model is used with by "
+        "default, near its end. The time is that of a forward pass up to the layer."
+    )
+    figure = Figure("Best layer per network", table=table, folded=False)
+    return Section("layers", "Layers", lead, (figure,))
+
+
+def _layer_cells(name: str, rows: list[Row]) -> list[object]:
+    best = rows[0]
+    own = next((row for row in rows if row.model == name), None)
+    return [
+        name,
+        len(rows),
+        _layer(best),
+        best.rank,
+        best.score,
+        best.expected_accuracy,
+        best.milliseconds,
+        None if own is None else own.rank,
+        None if own is None else own.expected_accuracy,
+        None if own is None else own.milliseconds,
+        ", ".join(map(_layer, rows)),
+    ]
+
+
+def _layer(row: Row) -> str:
+    return row.model.partition("@")[2] or "own features"

@@ -1,23 +1,26 @@
-"""The recommended way to combine models: what it is, what it costs, and how it was chosen.
-
-The first screen and the section "Single models and combinations" take it from here.
-"""
+"""The recommended way to combine models: its cost, how it was chosen, and what would change it."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from oodzoo._text import count
+from oodzoo._numbers import number, span
+from oodzoo._packages import install_hint
+from oodzoo._text import count, listed
 from oodzoo.combination.verdict import CHOICES
+from oodzoo.evaluation.advice import Advice
+from oodzoo.evaluation.learning_curve import LearningCurve
 from oodzoo.evaluation.recommended import FINE_TUNED, TITLES, Recommended, titled
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.features.source import total_cost
 from oodzoo.ranking.result import Ranking
-from oodzoo.report.blocks import Column, Figure, Table
-from oodzoo.report.numbers import listed, number, span
-from oodzoo.task.words import WORDS
+from oodzoo.report.blocks import Block, Change, Changes, Column, Figure, Key, Section, Table
+from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, mark
+from oodzoo.task.words import MEASURES, WORDS
 
 MOST_NAMES = 6
 """Largest number of names in a sentence."""
@@ -178,3 +181,149 @@ def _promise(evaluation: Evaluation) -> str:
     average = number(evaluation.recommended.average, 1)
     expected = f"{WORDS[evaluation.task].metric.name} to expect is the measured {average} %."
     return f"Estimates only compare the ways; the {expected}"
+
+
+# --- the learning curve ---------------------------------------------------------------------------
+
+
+def learning_curve_figure(curve: LearningCurve) -> Figure:
+    """The metric on test domains, of heads that are trained on parts of the images."""
+    metric = MEASURES[curve.metric]
+    per = "images per class" if curve.metric == "accuracy" else "training images"
+    domains = list(dict.fromkeys(name for point in curve.points for name in point.domains))
+    columns = [
+        Column(per.capitalize(), per.replace(" ", "_"), 1),
+        Column(f"Average {metric.name} %", "average", 1),
+        *(Column(domain, f"domain_{domain}", 1) for domain in domains),
+    ]
+    rows = [
+        [point.images_per_class, point.average, *(point.domains.get(each) for each in domains)]
+        for point in curve.points
+    ]
+    points = "; ".join(
+        f"{_images(point.images_per_class)}: {number(point.average, 1)} %" for point in curve.points
+    )
+    title = "Would more images help?"
+    description = f"{metric.title} on test domains by {per}, {points}."
+    return Figure(
+        title=title,
+        text=f"{curve.text} Measured with heads of {curve.model}, trained on parts of the images "
+        "of all training domains together.",
+        chart=_curve_chart(curve, per, f"{metric.title} by {per}", description),
+        legend=[
+            Key("expected", "circle", "average over the test domains"),
+            Key("stroke", "level", "one test domain"),
+        ],
+        table=Table("learning-curve", f"{metric.title} by {per}", columns, rows),
+    )
+
+
+def _images(value: float) -> str:
+    """A mean number of images; decimals matter for a few only."""
+    return number(value, 0 if value >= 10 or value == round(value) else 1)
+
+
+def _curve_chart(curve: LearningCurve, per: str, title: str, description: str) -> Chart:
+    """The number of images has a logarithmic scale."""
+    numbers = [math.log(point.images_per_class) for point in curve.points]
+    values = [v for point in curve.points for v in (point.average, *point.domains.values())]
+
+    def draw(size: Size) -> Drawing:
+        width = size.width if size.narrow else 620
+        left, right, base = 46, width - 26, 226
+        drawing = Drawing(width, 280, title, description)
+        room = 0.06 * (numbers[-1] - numbers[0]) or 0.5
+        across = Scale(numbers[0] - room, numbers[-1] + room, left, right)
+        up = covering(values, base, 22, margin=0.08)
+        drawing.text(0, 12, "%", "head")
+        for value, label in up.ticks(6):
+            drawing.line(left, up(value), right, up(value), "grid")
+            drawing.text(left - 8, up(value) + 4, label, "tick", end="end")
+        label = per if per.startswith("training") else f"training {per}"
+        drawing.text((left + right) / 2, 270, label, "head", end="middle")
+        points = [
+            (across(x), up(point.average)) for x, point in zip(numbers, curve.points, strict=True)
+        ]
+        drawing.path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), "curve expected")
+        for point, (x, y) in zip(curve.points, points, strict=True):
+            images = _images(point.images_per_class)
+            drawing.text(x, base + 22, images, "tick", end="middle")
+            for domain, value in point.domains.items():
+                tip = f"{domain}\n{images} {per}: {number(value, 1)} %"
+                drawing.rect(x - 6, up(value) - 1, 12, 2, "stroke", data_tip=tip)
+            tip = f"Average\n{images} {per}: {number(point.average, 1)} %"
+            mark(drawing, "circle", x, y, "dot expected", tip)
+        return drawing
+
+    return in_both_sizes(draw)
+
+
+# --- the section "What would change this" ---------------------------------------------------------
+
+ADVICE_TITLES = {
+    "more_images": "More images of the same domains",
+    "more_domains": "More domains",
+    "target_images": "Unlabelled images of the new domain",
+    "fine_tuning": "Fine-tuning",
+    "budget": "Less time per image",
+}
+"""By the kind of an advice."""
+
+LAST_ONES = {"more_images": "by the last images", "more_domains": "by the last domain"}
+"""Kinds of which the gain is that of the last ones added, not of those to come."""
+
+
+STORE = "store"
+"""The store of a run, in the folder of its report."""
+
+_COMMAND = re.compile(r"oodzoo (?:evaluate|fit|tune) .+?(?= measures|, then |\.?$|\. )")
+_LIMIT = re.compile(r"--max-ms ([\d.e+]*\d)")
+_NEW_FOLDERS = {"target_images": "adapted", "fine_tuning": "single"}
+"""Names for MODEL in a command, by the kind of an advice."""
+
+
+def advice_section(evaluation: Evaluation) -> Section | None:
+    """What would change the result, the largest gain first; None if nothing is known."""
+    blocks: list[Block] = []
+    if evaluation.advice:
+        order = sorted(evaluation.advice, key=_order)
+        blocks.append(Changes([_change(each) for each in order]))
+    if evaluation.learning_curve is not None:
+        blocks.append(learning_curve_figure(evaluation.learning_curve))
+    if not blocks:
+        return None
+    metric = WORDS[evaluation.task].metric.name
+    lead = f"Points of {metric} that were gained or lost on held-out domains. "
+    lead += "Run the commands in the folder of this report, with your own files for capitals."
+    return Section("changes", "What would change this", lead, blocks, short="Changes")
+
+
+def _order(advice: Advice) -> tuple[bool, float]:
+    """By gain; advice without a known gain is last."""
+    return advice.gain is None, -(advice.gain or 0.0)
+
+
+def _commands(advice: Advice) -> tuple[str, tuple[str, ...]]:
+    """The text without its commands, and these as they can be run in the folder of the report."""
+    if limit := _LIMIT.search(advice.text):
+        return advice.text, (f"oodzoo fit {STORE} --max-ms {limit[1]} --out faster",)
+    names = {"STORE": STORE, "MODEL": _NEW_FOLDERS.get(advice.kind, "MODEL"), "NEW": "tuned"}
+    commands = tuple(
+        re.sub(r"\b(STORE|MODEL|NEW)\b", lambda found: names[found[1]], command)
+        for command in _COMMAND.findall(advice.text)
+    )
+    text = _COMMAND.sub("this", advice.text).replace("this, then this", "as follows")
+    return text, commands
+
+
+def _change(advice: Advice) -> Change:
+    title = ADVICE_TITLES[advice.kind]
+    text, commands = _commands(advice)
+    if advice.kind == "fine_tuning" and (hint := install_hint("tune")):
+        text += f" This {hint}."
+    if advice.gain is None:
+        return Change(title, text, basis="not measured", commands=commands)
+    value = number(abs(advice.gain), 1)
+    sign = "" if float(value) == 0 else "+" if advice.gain > 0 else "\N{MINUS SIGN}"
+    basis = LAST_ONES.get(advice.kind, "measured")
+    return Change(title, text, f"{sign}{value} points", basis, commands)

@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-from markupsafe import Markup
+from collections.abc import Sequence
 
-from oodzoo._text import count
+from oodzoo._numbers import number, significant, span
+from oodzoo._text import count, listed
 from oodzoo.report.blocks import Column, Figure, Section, Table
-from oodzoo.report.chart import covering, percent
-from oodzoo.report.numbers import listed, number, significant, span
-from oodzoo.report.svg import Drawing
+from oodzoo.report.chart import Drawing, covering, percent
 from oodzoo.testbed.bed import ScoreResult, TestBed
 
 
 def scores_section(bed: TestBed) -> Section:
     """How well each score orders the models."""
     order = bed.order
-    summary = _summary(bed, order)
     figures = [
-        Figure(
-            title="Score against accuracy",
-            text=f"{summary} Each point is a model: its score on the horizontal axis, its accuracy "
-            "in percent on the vertical one, both averaged over test domains. τ is the weighted "
-            "rank correlation on each test domain, averaged, with its 90 % interval. Regret is the "
-            "accuracy lost by using the top model under the score, averaged likewise. Ties are "
-            "corrected for the number of scores.",
-            panels=[_scatter(bed, name) for name in order],
-            dense=True,
-            table=_tau_table(bed, order),
-            folded=False,
-        ),
+        scores_figure(bed),
         Figure(title="Every score of every model", table=_value_table(bed, order)),
     ]
     if bed.accuracy_by_domain:
         figures.append(Figure(title="On each test domain", table=_domain_table(bed, order)))
     return Section("scores", "Which score to trust", _lead(bed), tuple(figures), short="Scores")
+
+
+def scores_figure(bed: TestBed) -> Figure:
+    """Each score against the accuracy of linear heads, and how well it orders the models."""
+    order = bed.order
+    return Figure(
+        title="Score against accuracy",
+        text=f"{_summary(bed, order)} Each point is a model: its score on the horizontal axis, its "
+        "accuracy in percent on the vertical one, both averaged over test domains. τ is the "
+        "weighted rank correlation on each test domain, averaged, with its 90 % interval. Regret "
+        "is the accuracy lost by using the top model under the score, averaged likewise. Ties are "
+        "corrected for the number of scores.",
+        panels=scatters(bed, order),
+        dense=True,
+        table=_tau_table(bed, order),
+        folded=False,
+    )
+
+
+def scatters(bed: TestBed, names: Sequence[str]) -> list[Drawing]:
+    """A panel for each of these scores."""
+    return [_scatter(bed, name) for name in names]
 
 
 def _lead(bed: TestBed) -> str:
@@ -82,7 +91,7 @@ def _tau(result: ScoreResult) -> str:
     return f"{number(result.weighted_tau, 2)}{interval}"
 
 
-def _scatter(bed: TestBed, name: str) -> Markup:
+def _scatter(bed: TestBed, name: str) -> Drawing:
     width, left, right, top, base = 186, 28, 182, 46, 158
     result = bed.scores[name]
     description = f"Weighted tau {_tau(result)}."
@@ -106,7 +115,7 @@ def _scatter(bed: TestBed, name: str) -> Markup:
     if points:
         drawing.text(left, base + 18, significant(min(points.values())), "tick")
         drawing.text(right, base + 18, significant(max(points.values())), "tick", end="end")
-    return drawing.render()
+    return drawing
 
 
 def _tau_table(bed: TestBed, order: list[str]) -> Table:

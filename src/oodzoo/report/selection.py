@@ -7,13 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from markupsafe import Markup
-
+from oodzoo._numbers import number
 from oodzoo._text import count
 from oodzoo.report.blocks import Column, Figure, Section, Table
-from oodzoo.report.chart import Chart, Scale, Size, in_both_sizes
-from oodzoo.report.numbers import number
-from oodzoo.report.svg import Drawing
+from oodzoo.report.chart import Chart, Drawing, Scale, Size, in_both_sizes
 from oodzoo.selection.select import ModelSelection, SelectionSummary
 from oodzoo.task.words import WORDS
 
@@ -159,7 +156,7 @@ def _histograms(selection: SelectionSummary) -> Figure:
     )
 
 
-def _histogram(selection: ModelSelection, words: _Words) -> Markup:
+def _histogram(selection: ModelSelection, words: _Words) -> Drawing:
     width, base, left = 280, 132, 8
     model, counts = selection.model, selection.histogram
     description = (
@@ -180,7 +177,7 @@ def _histogram(selection: ModelSelection, words: _Words) -> Markup:
     for share, label, end in ((0, "0", "start"), (0.5, "0.5", "middle"), (1, "1", "end")):
         drawing.text(left + room * share, base + 16, label, "tick", end=end)
     drawing.text(left + room / 2, base + 33, words.axis, "tick", end="middle")
-    return drawing.render()
+    return drawing
 
 
 def _classes(selection: SelectionSummary) -> Figure:

@@ -34,7 +34,7 @@ from oodzoo.testbed.correlation import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from oodzoo.report.figures import Plot
 
 
 SCHEMA = 2
@@ -283,8 +283,8 @@ class TestBed:
         """Restore a test bed from :meth:`to_dict`, without recomputing anything."""
         return structured(document, cls, "the test bed")
 
-    def plot(self) -> Figure:
-        """Plot each score against accuracy, one panel per score, with matplotlib."""
+    def plot(self) -> Plot:
+        """Plot each score against accuracy, one panel per score."""
         from oodzoo.report.figures import plot_scores
 
         return plot_scores([self])

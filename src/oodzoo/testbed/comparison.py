@@ -25,7 +25,7 @@ from oodzoo.testbed.correlation import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    from oodzoo.report.figures import Plot
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class Comparison:
     def _repr_html_(self) -> str:
         return html_table(*self.table(), caption=f"Means over {some_of(list(self.beds), 6)}")
 
-    def plot(self) -> Figure:
-        """Plot each score against accuracy: one row per data set, one column per score."""
+    def plot(self) -> Plot:
+        """Plot each score against accuracy: a row of panels for each data set."""
         from oodzoo.report.figures import plot_scores
 
         return plot_scores(list(self.beds.values()))
