@@ -28,10 +28,10 @@ def layers_section(ranking: Ranking) -> Section:
         Column("Rank", "rank", 0),
         Column(f"Score ({ranking.score})", "score", 3),
         Column("Accuracy %", "expected_accuracy", 1),
-        Column("ms / image", "milliseconds", 1),
+        Column("ms / image", "milliseconds"),
         Column("Rank of its own features", "own_rank", 0),
         Column("Accuracy % of these", "own_expected_accuracy", 1),
-        Column("ms / image of these", "own_milliseconds", 1),
+        Column("ms / image of these", "own_milliseconds"),
         Column("All layers, best first", "all_layers", text=True, shown=False),
     ]
     table = Table(

@@ -162,7 +162,7 @@ def _table(ranking: Ranking) -> Table:
         Column("90 %", ranking.metric, 0, interval=True),
         Column("Features", "feature_dim", 0),
         Column("Params, M", "parameters_million", 2),
-        Column("ms / image", "milliseconds", 1),
+        Column("ms / image", "milliseconds"),
         Column("Pareto-optimal", "pareto_optimal"),
         Column("Tied with", "tied", text=True, shown=False),
         Column("Licence", "licence", text=True, shown=False),
