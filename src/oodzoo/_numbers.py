@@ -41,6 +41,17 @@ def span(low: float | None, high: float | None, *, digits: int = 0) -> str:
     return f"{number(low, digits)}{between}{number(high, digits)}"
 
 
+def time_per_image(milliseconds: float) -> str:
+    """Milliseconds with a decimal; two significant figures below one, where tiny models are.
+
+    Examples
+    --------
+    >>> time_per_image(15.94), time_per_image(0.03), time_per_image(0.00399)
+    ('15.9', '0.030', '0.0040')
+    """
+    return number(milliseconds, 1) if milliseconds >= 1 else significant(milliseconds, 2)
+
+
 def significant(value: float | None, figures: int = 3) -> str:
     """A number of unknown magnitude, rounded to a few significant figures.
 

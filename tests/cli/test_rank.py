@@ -44,6 +44,13 @@ def timed(tmp_path: Path) -> Path:
     return path
 
 
+def test_short_times_are_not_rounded_to_zero(run: Run, timed: Path) -> None:
+    update_local(timed, "middle", {"milliseconds_per_image": 0.00412})
+    (line,) = [line for line in run("rank", timed).out.splitlines() if " middle " in line]
+    assert " 0.0041" in line
+    assert " 0.0041" in run("store", "ls", timed).out
+
+
 def test_constraints_leave_models_out_and_name_them(run: Run, timed: Path) -> None:
     done = run("rank", timed, "--max-ms", "20", "--json")
     assert {row["model"] for row in done.document["ranking"]} == {"middle", "bad"}

@@ -101,6 +101,23 @@ def test_another_way_must_be_better_by_more_than_domains_differ(
     assert recommend({"pool": pool, "ensemble": other}) == ("ensemble" if better else "pool")
 
 
+def test_another_way_must_be_better_by_more_than_chance() -> None:
+    """By 1 of 10 images in both domains, which may be alike by chance; by 10 of 100, it is not."""
+    for n, expected in ((10, "pool"), (100, "ensemble")):
+        pool = Estimate([right(n // 2, n)] * 2, 1.0)
+        other = Estimate([right(6 * n // 10, n)] * 2, 2.0)
+        assert is_better(other, pool)
+        assert recommend({"pool": pool, "ensemble": other}) == expected
+
+
+def test_a_cheaper_way_needs_images_that_exclude_a_loss() -> None:
+    """As many are right, but others: of 20 images that may hide a loss of 5 points."""
+    for n, expected in ((20, "pool"), (2000, "ensemble")):
+        pool, other = right(n // 2, n), np.roll(right(n // 2, n), n // 10)
+        ways = {"pool": Estimate([pool] * 2, 2.0), "ensemble": Estimate([other] * 2, 1.0)}
+        assert recommend(ways) == expected
+
+
 def test_a_better_way_must_not_be_worse_within_the_domains() -> None:
     pool = way(70, 70, 70, within=(90, 90, 90))
     for within, expected in (

@@ -240,16 +240,29 @@ def test_npz_is_checked_before_it_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its arrays may be thousands of times larger than the file."""
-    file, memory = npz(tmp_path / "a.npz"), N * (4 * 4 + 4 * 3 + 16)
+    file, memory = npz(tmp_path / "a.npz"), 3 * N * (4 * 4 + 4 * 3 + 16)
     monkeypatch.setattr("oodzoo.features.feature_files.available_memory", lambda: memory)
-    with pytest.raises(InputError, match=r"unpacks to .* B, but 528 B of memory are available"):
+    with pytest.raises(InputError, match=r"takes .* kB, but 1\.6 kB of memory are available"):
         import_features([file], tmp_path / "s")
-    wide = np.tile(FEATURES[1:], 10_000)
-    content = bytearray(npz(tmp_path / "b.npz", net=wide).read_bytes())
-    content[content.index(wide.tobytes())] ^= 1  # reading all of it would find a wrong checksum
-    (tmp_path / "b.npz").write_bytes(content)
-    with pytest.raises(InputError, match="features of 'net' have 11 rows, but there are 12 labels"):
-        import_features([tmp_path / "b.npz"], tmp_path / "s")
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "words"),
+    [
+        ("net", np.tile(FEATURES[1:], 10_000), "features of 'net' have 11 rows, but there are 12"),
+        ("net", np.tile(FEATURES[None], (5000, 1, 1)), "features of 'net' must be numbers .n, d."),
+        ("labels", np.arange(10_000) % 2, "has 10000 labels and 12 domains"),
+    ],
+)
+def test_the_shapes_in_an_npz_are_checked_before_it_is_unpacked(
+    tmp_path: Path, name: str, array: Any, words: str
+) -> None:
+    file = npz(tmp_path / "a.npz", **{name: array})
+    content = bytearray(file.read_bytes())
+    content[content.index(array.tobytes())] ^= 1  # reading all of it would find a wrong checksum
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=words):
+        import_features([file], tmp_path / "s")
 
 
 # --- what is none of the forms ----------------------------------------------------------------

@@ -147,7 +147,12 @@ class Known(NamedTuple):
 
 def recommended(ways: Mapping[str, Known]) -> str:
     """The pool or what is clearly better, but for what fails somewhere; then the cheapest."""
-    better = [name for name, way in ways.items() if clearly_better(way, ways["pool"])]
+    pool = ways["pool"]
+    better = [
+        name
+        for name, way in ways.items()
+        if clearly_better(way, pool) and not by_chance(way, pool)
+    ]
     best = "pool"
     for name in better:
         if best == "pool" or _mean(ways[name].left_out) > _mean(ways[best].left_out):
@@ -170,9 +175,30 @@ def clearly_better(one: Known, other: Known) -> bool:
     return bool(ttest_1samp(gains, 0, alternative="greater").pvalue < 0.1)
 
 
+def by_chance(one: Known, other: Known) -> bool:
+    """Whether the mean gain over left-out domains is within two standard errors of the images."""
+    gain, error = gain_over_images(one, other)
+    return gain <= 2 * error
+
+
+def gain_over_images(one: Known, other: Known) -> tuple[float, float]:
+    """The mean over left-out domains of the gain, and its standard error over the images."""
+    total, variance = 0.0, 0.0
+    for mine, theirs in zip(one.left_out, other.left_out, strict=True):
+        gaps = [float(a) - float(b) for a, b in zip(mine, theirs, strict=True)]
+        gap = _share(gaps)
+        total += gap
+        variance += sum((each - gap) ** 2 for each in gaps) / len(gaps) ** 2
+    m = len(one.left_out)
+    return total / m, math.sqrt(variance) / m
+
+
 def never_worse(one: Known, other: Known) -> bool:
     """Whether the share of hits is nowhere lower, in any domain, left out or within."""
     if other.within is not None and one.within is None:
+        return False
+    gain, error = gain_over_images(one, other)
+    if gain - 2 * error < -0.05:
         return False
     pairs = list(zip(one.left_out, other.left_out, strict=True))
     if other.within is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oodzoo._numbers import time_per_image
 from oodzoo._text import duration
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.listening import listeners, listening
@@ -442,7 +443,7 @@ def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
             [
                 name,
                 f"{fmean(len(cell.models) for cell in cells):.1f}",
-                f"{fmean(times):.1f}" if len(times) == len(cells) else "",
+                time_per_image(fmean(times)) if len(times) == len(cells) else "",
                 f"{fmean(sizes) / 1e6:.1f}" if len(sizes) == len(cells) else "",
             ]
         )

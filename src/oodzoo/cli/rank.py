@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oodzoo._numbers import time_per_image
 from oodzoo._text import typed
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.help import PlainCommand
@@ -283,6 +284,6 @@ def _cells(row: Row, terms: Sequence[str]) -> list[object]:
         f"{low:.0f} to {high:.0f}" if low < 0 else f"{low:.0f}-{high:.0f}",
         row.feature_dim,
         "-" if row.parameters is None else f"{row.parameters / 1e6:.2g}",
-        "-" if row.milliseconds is None else f"{row.milliseconds:.1f}",
+        "-" if row.milliseconds is None else time_per_image(row.milliseconds),
         "*" if row.pareto_optimal else "",
     ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from oodzoo._numbers import time_per_image
 from oodzoo._text import count, file_size, some_of, typed
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
 from oodzoo.cli.help import PlainGroup
@@ -52,7 +53,7 @@ def ls(terminal: Terminal, store: StoreArgument) -> None:
                 f"{model.features:,}",
                 model.dtype,
                 file_size(model.bytes),
-                "" if model.milliseconds is None else f"{model.milliseconds:.2f}",
+                "" if model.milliseconds is None else time_per_image(model.milliseconds),
                 "" if model.complete else "incomplete",
             ]
             for model in contents.models

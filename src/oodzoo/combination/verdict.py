@@ -5,12 +5,14 @@ another one. Cross-validation within the domains varies little, but does not see
 choice is therefore cautious:
 
 1. A pool, unless another way is more accurate on left-out domains by more than domains differ (a
-   one-sided test of Student's at 90 %), and not less accurate within the domains. A pool depends
-   least on any one model and on any one domain.
+   one-sided test of Student's at 90 %) and by more than two standard errors, on the same images,
+   and not less accurate within the domains. A pool depends least on any one model and on any one
+   domain. Two gains that are alike by chance would pass the first test alone.
 2. A single model instead, if what was chosen is much worse in a left-out domain or within the
    domains, and the single model is so nowhere. Much worse is more than two standard errors, on the
    same images.
-3. A cheaper way instead, if it is not less accurate in any domain, neither left out nor within.
+3. A cheaper way instead, if it is not less accurate in any domain, neither left out nor within,
+   and there are enough images to exclude a loss of 5 points.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ _ROUNDING = 1e-9
 
 _LEVEL = 0.9
 _MANY_ERRORS = 2.0
+
+_TOLERANCE = 0.05
+"""A cheaper way must not possibly lose more than this share of all images."""
 
 Contributions = Sequence[NDArray[np.bool_ | np.float64]]
 """For each domain, what each sample contributes to the metric (:mod:`oodzoo.metrics`), such as
@@ -89,7 +94,12 @@ def recommend(estimates: Mapping[str, Estimate]) -> str:
     >>> recommend({"single": Estimate([right] * 3, 1.0), "pool": Estimate([right] * 3, 3.0)})
     'single'
     """
-    better = [name for name, each in estimates.items() if is_better(each, estimates["pool"])]
+    pool = estimates["pool"]
+    better = [
+        name
+        for name, each in estimates.items()
+        if is_better(each, pool) and _is_beyond_chance(each, pool)
+    ]
     best = max(better, key=lambda name: estimates[name].accuracy, default="pool")
     single = estimates.get("single")
     if single is not None and is_much_worse(estimates[best], single):
@@ -110,6 +120,20 @@ def is_better(one: Estimate, other: Estimate) -> bool:
     return bool(gains.mean() > error + _ROUNDING)
 
 
+def _is_beyond_chance(one: Estimate, other: Estimate) -> bool:
+    """Whether the gain on left-out domains is more than its standard errors, over the images."""
+    gain, error = _gain_over_images(one, other)
+    return gain > _MANY_ERRORS * error
+
+
+def _gain_over_images(one: Estimate, other: Estimate) -> tuple[float, float]:
+    """Mean gain on left-out domains, and its standard error if only the images vary."""
+    pairs = zip(one.contributions, other.contributions, strict=True)
+    gains = [here.astype(np.float64) - there for here, there in pairs]
+    error = math.sqrt(sum(each.var() / len(each) for each in gains)) / len(gains)
+    return float(np.mean([each.mean() for each in gains])), error
+
+
 def is_much_worse(one: Estimate, other: Estimate) -> bool:
     """Whether one way is much worse than another in a left-out domain or within a domain."""
     pairs = zip(one.contributions, other.contributions, strict=True)
@@ -124,8 +148,12 @@ def is_much_worse(one: Estimate, other: Estimate) -> bool:
 def is_as_accurate(one: Estimate, best: Estimate) -> bool:
     """Whether one way is at least as accurate as the best in every domain, left out and within.
 
-    What is unknown of one way only is not.
+    What is unknown of one way only is not. So many images are needed that a loss larger than
+    `_TOLERANCE` is excluded.
     """
+    gain, error = _gain_over_images(one, best)
+    if gain - _MANY_ERRORS * error < -_TOLERANCE:
+        return False
     gains = _gains(one.contributions, best.contributions)
     if best.within is not None:
         if one.within is None:

@@ -37,6 +37,9 @@ SUFFIXES = (".npz", ".npy", ".parquet", ".csv")
 _ROWS = 4096  # at once
 _COLUMNS = ("label", "domain", "group", "path")
 
+_COPIES = 3
+"""How often the arrays of an .npz file are in memory at a time: as read, and as written."""
+
 
 @dataclass(frozen=True)
 class FeatureFiles:
@@ -142,28 +145,41 @@ def _read_npz(file: Path, names: Mapping[str, str] | None) -> FeatureFiles:
 
 def _check_headers(file: Path) -> None:
     """Reject arrays that do not fit each other or the memory, before they are unpacked."""
-    shapes, unpacked = {}, 0
+    headers, unpacked = {}, 0
     with ZipFile(file) as members:
         for each in members.namelist():
             with members.open(each) as member:
                 version = np.lib.format.read_magic(member)
                 read = getattr(np.lib.format, f"read_array_header_{min(version[0], 2)}_0")
                 shape, _, dtype = read(member)
-            shapes[each.removesuffix(".npy")] = shape
+            headers[each.removesuffix(".npy")] = shape, dtype
             unpacked += math.prod(shape) * dtype.itemsize
-    lengths = {shapes[f"{column}s"][:1] for column in _COLUMNS if f"{column}s" in shapes}
-    for name in shapes if "labels" in shapes and len(lengths) == 1 else ():
-        shape, kind = shapes[name], "logits" if name.endswith(".logits") else "features"
-        if len(shape) == 2 and shape[:1] not in lengths and name != "label_names":
-            raise InputError(
-                f"{str(file)!r}: {kind} of {name.removesuffix('.logits')!r} have {shape[0]} rows, "
-                f"but there are {shapes['labels'][0]} labels"
-            )
-    if unpacked > (available := available_memory()):
+    _check_shapes(headers, str(file))
+    if _COPIES * unpacked > (available := available_memory()):
         raise InputError(
-            f"{str(file)!r} unpacks to {file_size(unpacked)}, but {file_size(available)} of memory "
-            "are available; give .npy files with a table of their rows, which are read in parts"
+            f"{str(file)!r} unpacks to {file_size(unpacked)}, which takes "
+            f"{file_size(_COPIES * unpacked)}, but {file_size(available)} of memory are available; "
+            "give .npy files with a table of their rows, which are read in parts"
         )
+
+
+def _check_shapes(arrays: Mapping[str, tuple[tuple[int, ...], Any]], context: str) -> None:
+    """Reject arrays of other numbers of rows than the labels, if there are any."""
+    if "labels" not in arrays or not (first := arrays["labels"][0]):
+        return
+    n, columns = first[0], [f"{column}s" for column in _COLUMNS]
+    for name in columns:
+        if name in arrays and arrays[name][0][:1] not in ((n,), ()):
+            raise InputError(f"{context!r} has {n} labels and {arrays[name][0][0]} {name}")
+    for name, (shape, dtype) in arrays.items():
+        if name in (*columns, "label_names") or dtype.kind not in "fiu":
+            continue
+        kind = "logits" if name.endswith(".logits") else "features"
+        what = f"{context!r}: {kind} of {name.removesuffix('.logits')!r}"
+        if len(shape) != 2:
+            raise InputError(f"{what} must be numbers (n, d), got {dtype} {shape}")
+        if shape[0] != n:
+            raise InputError(f"{what} have {shape[0]} rows, but there are {n} labels")
 
 
 def _named_labels(labels: Array | None, names: Array | None, context: str) -> dict[str, list[Any]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oodzoo._text import count
-from oodzoo.combination.decision import require_choice
+from oodzoo.combination.decision import decide, require_choice
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
 from oodzoo.combination.heads import Heads, predict_with_heads
 from oodzoo.errors import InputError
@@ -209,8 +209,12 @@ def fit_choice(
         return _of_selection(source, options.selection, options, scores)
     choice = options.choose
     if choice == "auto":
-        # With too few domains for an evaluation, it is a pool.
-        choice = "pool" if recommended is None else recommended.choice
+        if recommended is not None:
+            choice = recommended.choice
+        elif options.named or images is not None:
+            choice = "pool"
+        else:
+            choice = _decided(source, order, options, device)
     else:
         recommended = None
     if choice == "pool":
@@ -244,6 +248,16 @@ def fit_choice(
             stacklevel=3,
         )
     return fitted
+
+
+def _decided(
+    source: FeatureSource, order: Sequence[str], options: Options, device: str | None
+) -> str:
+    """What two domains recommend, which are too few for an evaluation."""
+    heads = predict_with_heads(source, device=device)[None]
+    top_k = min(_number(options, source, order), len(order))
+    limits = options.limits
+    return decide(source, order, heads, top_k=top_k, limits=limits, device=device).recommended
 
 
 def _of_selection(

@@ -239,7 +239,7 @@ def _comparison_table(evaluation: Evaluation) -> Table:
         ),
         Column("Features", "n_features", 0),
         Column("Kept %", "kept_percent", 1),
-        Column("ms / image", "milliseconds", 1),
+        Column("ms / image", "milliseconds"),
         Column("Params, M", "parameters_million", 2),
         Column("Models", "models", text=True),
     ]

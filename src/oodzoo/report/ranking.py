@@ -300,7 +300,7 @@ def _table(ranking: Ranking) -> Table:
         Column("90 %", ranking.metric, 0, interval=True),
         Column("Features", "feature_dim", 0),
         Column("Params, M", "parameters_million", 2),
-        Column("ms / image", "milliseconds", 1),
+        Column("ms / image", "milliseconds"),
         Column("Pareto-optimal", "pareto_optimal"),
         Column("Tied with", "tied", text=True, shown=False),
         Column("Licence", "licence", text=True, shown=False),
@@ -476,10 +476,10 @@ def layers_section(ranking: Ranking) -> Section:
         Column("Rank", "rank", 0),
         Column(f"Score ({ranking.score})", "score", 3),
         Column("Accuracy %", "expected_accuracy", 1),
-        Column("ms / image", "milliseconds", 1),
+        Column("ms / image", "milliseconds"),
         Column("Rank of its own features", "own_rank", 0),
         Column("Accuracy % of these", "own_expected_accuracy", 1),
-        Column("ms / image of these", "own_milliseconds", 1),
+        Column("ms / image of these", "own_milliseconds"),
         Column("All layers, best first", "all_layers", text=True, shown=False),
     ]
     table = Table(

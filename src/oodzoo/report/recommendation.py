@@ -56,7 +56,7 @@ def decision_figure(evaluation: Evaluation) -> Figure:
         Column("Chosen", "choice", text=True),
         Column(WORDS[evaluation.task].metric.heading, evaluation.metric, 1),
         Column("Models", "models", 0),
-        Column("ms / image", "milliseconds", 1),
+        Column("ms / image", "milliseconds"),
         Column("Params, M", "parameters_million", 2),
     ]
     rows = [
