@@ -79,8 +79,8 @@ def parts(kind: Any = "classification", classes: Any = ("0", "1", "2"), **facts:
 
 def numbers() -> PredictorParts:
     """Of features only, nothing measured but half-widths."""
-    nothing = {name: {} if isinstance(value, dict) else None for name, value in FACTS.items()}
-    found = parts("regression", ["age"], **nothing | {"choice": "single"})
+    nothing: Any = {name: {} if isinstance(value, dict) else None for name, value in FACTS.items()}
+    found: PredictorParts = parts("regression", ["age"], **nothing | {"choice": "single"})
     sets = (SetLevel(0.9, (2.5,), {"chalk": 91.0, "paper": 89.0}),)
     return replace(
         found,

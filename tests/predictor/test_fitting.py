@@ -153,9 +153,10 @@ def test_numbers_of_models(data: Data) -> None:
         fitted = oodzoo.fit(*data, top_k=top_k)
         assert fitted.provenance.choice == "ensemble"
         assert names(fitted) == order[: len(fitted.models)]
-    for top_k in (1, 2, "auto"):
-        expected = oodzoo.select_features(ArraySource(*data), top_k=top_k)
-        fitted = oodzoo.fit(*data, choose="selection", top_k=top_k)
+    numbers: tuple[Any, ...] = (1, 2, "auto")
+    for k in numbers:
+        expected = oodzoo.select_features(ArraySource(*data), top_k=k)
+        fitted = oodzoo.fit(*data, choose="selection", top_k=k)
         assert fitted.provenance.n_features == expected.n_features
         assert fitted.columns.to_dict() == texts(expected.columns)
     some = ["poor", "fair", "good"]

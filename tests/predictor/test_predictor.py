@@ -77,6 +77,7 @@ def test_abstention_sets_and_distances() -> None:
         assert each.position == at
         assert each.probabilities is not None
         assert each.probabilities.sum() == pytest.approx(1)
+        assert each.confidence is not None
         assert each.confidence == each.probabilities.max()
         assert each.out_of_domain == (each.distance > 1)
         assert each.abstained == (each.confidence < 0.99)
