@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.metrics import accuracy_score, confusion_matrix
-from tests.predictor.data import DOMAINS, Y, problem, rows
+from tests.events.heard import Heard
+from tests.predictor.data import DOMAINS, Y, problem, rows, truth
 
 import oodzoo
 from oodzoo.assessment.samples import truth_of
 from oodzoo.diagnostics.labels import LabelDiagnosis
 from oodzoo.diagnostics.numbers import NumberDiagnosis
 from oodzoo.errors import InputError
-from oodzoo.events import Listener
 from oodzoo.report.assessment_page import assessment_page
 from oodzoo.task import Kind, Task
 
@@ -27,14 +27,13 @@ def test_figures_are_those_of_the_predictions(
     result: oodzoo.TestResult, predictor: oodzoo.Predictor, new_digits: Path
 ) -> None:
     files = sorted(new_digits.rglob("*.png"))
-    guessed = predictor.predict(files)
-    truth = [file.parent.name for file in files]
+    guessed, labels = predictor.predict(files), truth(files)
     assert result.images == len(files) == 36
-    assert result.accuracy == result.value == pytest.approx(100 * accuracy_score(truth, guessed))
-    assert np.array_equal(result.confusion, confusion_matrix(truth, guessed))
+    assert result.accuracy == result.value == pytest.approx(100 * accuracy_score(labels, guessed))
+    assert np.array_equal(result.confusion, confusion_matrix(labels, guessed))
     for domain, part in result.domains.items():
         mine = [at for at, file in enumerate(files) if file.parts[-3] == domain]
-        expected = accuracy_score([truth[at] for at in mine], [guessed[at] for at in mine])
+        expected = accuracy_score([labels[at] for at in mine], guessed[mine])
         assert result.value_of(part) == pytest.approx(100 * expected)
     assert list(result.domains) == ["pencil", "tilted"]
     low, high = result.interval or (0, 0)
@@ -50,32 +49,24 @@ def test_figures_are_those_of_the_predictions(
     assert result.reliability.images == 36
 
 
-def test_a_folder_of_classes_is_one_domain(
-    result: oodzoo.TestResult, saved: Path, new_digits: Path
-) -> None:
-    found = oodzoo.test(saved, new_digits / "tilted")
-    assert list(found.domains) == ["tilted"]
-    assert found.confusion == result.domains["tilted"].diagnosis.confusion  # type: ignore[union-attr]
-
-
 def test_other_forms_of_data_give_the_same(
-    result: oodzoo.TestResult, predictor: oodzoo.Predictor, new_digits: Path, tmp_path: Path
+    result: oodzoo.TestResult,
+    predictor: oodzoo.Predictor,
+    saved: Path,
+    new_digits: Path,
+    tmp_path: Path,
 ) -> None:
     files = sorted(new_digits.rglob("*.png"))
+    labels, domains = truth(files), [file.parts[-3] for file in files]
     table = tmp_path / "table.csv"
-    rows = [f"{file},{file.parent.name},{file.parts[-3]}" for file in files]
-    table.write_text("\n".join(["file,digit,place", *rows]))
+    lines = map(",".join, zip(map(str, files), labels, domains, strict=True))
+    table.write_text("\n".join(["file,digit,place", *lines]))
     roles = {"path": "file", "label": "digit", "domain": "place"}
+    pixels = [np.array(Image.open(file)) for file in files]
     given: list[tuple[Any, dict[str, Any]]] = [
         (table, {"columns": roles}),
         (oodzoo.ImageDomains(new_digits), {}),
-        (
-            [np.array(Image.open(file)) for file in files],
-            {
-                "labels": [file.parent.name for file in files],
-                "domains": [file.parts[-3] for file in files],
-            },
-        ),
+        (pixels, {"labels": labels, "domains": domains}),
     ]
     for data, options in given:
         found = oodzoo.test(predictor, data, **options)
@@ -84,6 +75,10 @@ def test_other_forms_of_data_give_the_same(
     alone = oodzoo.test(predictor, table, columns=roles, domains="one")
     assert list(alone.domains) == ["all"]
     assert alone.confusion == result.confusion
+    one = oodzoo.test(saved, new_digits / "tilted")  # a folder of classes is one domain
+    assert list(one.domains) == ["tilted"]
+    tilted: Any = result.domains["tilted"].diagnosis
+    assert one.confusion == tilted.confusion
 
 
 def test_unknown_classes_are_not_compared_with_left_out_domains() -> None:
@@ -158,29 +153,12 @@ def test_flagged_images_are_compared_with_the_others(
 
 
 def test_listeners_get_progress_and_metrics(predictor: oodzoo.Predictor, new_digits: Path) -> None:
-    class Recorder(Listener):
-        def __init__(self) -> None:
-            self.at: list[tuple[int, int]] = []
-            self.metrics: dict[str, float] = {}
-            self.status = ""
-
-        def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-            assert stage == "test"
-            self.at.append((done, total))
-
-        def metric(self, stage: str, name: str, value: float, *, step: int | None = None) -> None:
-            self.metrics[name] = value
-
-        def end(self, stage: str, **facts: Any) -> None:
-            self.status = facts["status"]
-
-    listener = Recorder()
-    result = oodzoo.test(predictor, new_digits / "tilted", listener=listener)
-    assert listener.at[0] == (0, 18)
-    assert listener.at[-1] == (18, 18)
-    assert listener.metrics["accuracy"] == result.accuracy
-    assert listener.metrics["accuracy_by_domain/tilted"] == result.accuracy
-    assert listener.status == "done"
+    heard = Heard()
+    result = oodzoo.test(predictor, new_digits / "tilted", listener=heard)
+    assert (heard.steps()[0], heard.steps()[-1]) == ((0, 18), (18, 18))
+    metrics = {"accuracy": result.accuracy, "accuracy_by_domain/tilted": result.accuracy}
+    assert heard.metrics("test") == metrics
+    assert heard.outline() == [("test", "start"), ("test", "done")]
 
 
 # --- features: any task --------------------------------------------------------------------------

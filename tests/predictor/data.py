@@ -16,8 +16,9 @@ DOMAINS = np.repeat(["a", "b", "c"], 30)
 
 def rows(seed: int = 0, width: int = 3) -> NDArray[np.float64]:
     """Features (90, width) that tell the classes apart."""
-    noise: NDArray[np.float64] = np.random.default_rng(seed).normal(size=(90, width))
-    return noise + 2.0 * (Y == "yes")[:, None]
+    shift = 2.0 * (Y == "yes")[:, None]
+    found: NDArray[np.float64] = np.random.default_rng(seed).normal(size=(90, width)) + shift
+    return found
 
 
 def problem(kind: Kind, outputs: int = 2) -> tuple[dict[str, Any], Any, Any]:

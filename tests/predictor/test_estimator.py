@@ -1,11 +1,16 @@
-"""A predictor inside scikit-learn."""
+"""A predictor inside scikit-learn and joblib; copies and pickles of it."""
 
 from __future__ import annotations
 
+import copy
+import pickle
+import secrets
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 from PIL import Image
@@ -19,16 +24,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import estimator_checks, get_tags
 from sklearn.utils.validation import check_is_fitted
-from tests.predictor.data import problem, truth
+from tests.predictor.data import DOMAINS, Y, problem, rows, truth
 
 import oodzoo
 from oodzoo import InputError
 from oodzoo.task import Kind
 
-Given = Callable[[list[Path]], Any]
 
-
-def _open(paths: Any) -> list[Image.Image]:
+def opened(paths: Any) -> list[Image.Image]:
     images = []
     for path in paths:
         with Image.open(path) as image:
@@ -36,124 +39,99 @@ def _open(paths: Any) -> list[Image.Image]:
     return images
 
 
-def _table(paths: list[Path]) -> Any:
+def table(paths: list[Path]) -> Any:
     return pytest.importorskip("pandas").DataFrame({"path": map(str, paths), "n": 1})
 
 
-GIVEN: dict[str, Given] = {
-    "paths": list,
-    "column of objects": lambda paths: np.array(paths, object)[:, None],
-    "pixels": lambda paths: np.stack([np.asarray(image) for image in _open(paths)]),
-    "table": lambda paths: _table(paths)[["path"]],
-}
+# --- scikit-learn --------------------------------------------------------------------------------
 
 
-def _f1_macro(truth: Any, found: Any) -> float:
-    return float(f1_score(truth, found, average="macro"))
-
-
-def _shuffled(paths: list[Path]) -> list[Path]:
-    return [paths[at] for at in np.random.default_rng(0).permutation(len(paths)).tolist()]
-
-
-@pytest.mark.parametrize("given", GIVEN.values(), ids=GIVEN)
-def test_calibrated(predictor: oodzoo.Predictor, unseen: list[Path], given: Given) -> None:
-    paths = _shuffled(unseen)
-    samples, y = given(paths), truth(paths)
-    plain = predictor.predict_proba(paths)
-    np.testing.assert_array_equal(predictor.predict_proba(samples), plain)
-    calibrated = CalibratedClassifierCV(FrozenEstimator(predictor), method="sigmoid", cv=2)
-    calibrated.fit(samples, y)
-    assert calibrated.classes_.tolist() == predictor.classes_.tolist()
-    assert calibrated.score(samples, y) > 0.9
-    assert not np.allclose(calibrated.predict_proba(samples), plain)
+def test_calibrated_in_a_joblib_file(
+    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
+) -> None:
+    paths = [unseen[at] for at in np.random.default_rng(0).permutation(len(unseen))]
+    y, plain = truth(paths), predictor.predict_proba(paths)
+    pixels = np.stack([np.asarray(image) for image in opened(paths)])
+    column = np.array(paths, object)[:, None]
+    for samples in (paths, column, pixels, table(paths)[["path"]]):
+        np.testing.assert_array_equal(predictor.predict_proba(samples), plain)
+        calibrated = CalibratedClassifierCV(FrozenEstimator(predictor), method="sigmoid", cv=2)
+        calibrated.fit(samples, y)
+        assert calibrated.classes_.tolist() == predictor.classes_.tolist()
+        assert calibrated.score(samples, y) > 0.9
+        found = calibrated.predict_proba(samples)
+        assert not np.allclose(found, plain)
+        joblib.dump(calibrated, tmp_path / "calibrated.joblib")
+        again = joblib.load(tmp_path / "calibrated.joblib")
+        np.testing.assert_array_equal(again.predict_proba(samples), found)
     with pytest.raises(InputError, match="one column of a table, got 2 columns: 'path', 'n'"):
-        predictor.predict(_table(unseen))
+        predictor.predict(table(unseen))
 
 
-def test_pipeline(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
-    y = truth(unseen)
-    pipeline = Pipeline([("open", FunctionTransformer(_open)), ("p", FrozenEstimator(predictor))])
-    pipeline.fit(unseen, y)
-    assert pipeline.score(unseen, y) == predictor.score(unseen, y)
-    np.testing.assert_array_equal(
-        pipeline.predict_proba(unseen), predictor.predict_proba(_open(unseen))
-    )
+def test_pipelines_and_cross_validation(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
+    y, frozen = truth(unseen), FrozenEstimator(predictor)
+    pipeline = Pipeline([("open", FunctionTransformer(opened)), ("p", frozen)]).fit(unseen, y)
+    expected = predictor.predict_proba(opened(unseen))
+    np.testing.assert_array_equal(pipeline.predict_proba(unseen), expected)
     assert clone(pipeline).named_steps["p"].estimator is predictor
     assert "Predictor" in repr(pipeline)
     assert "Predictor" in pipeline._repr_html_()
-    bare = make_pipeline(FunctionTransformer(_open), predictor)
+    bare = make_pipeline(FunctionTransformer(opened), predictor)
     assert bare.predict(unseen).tolist() == pipeline.predict(unseen).tolist()
-    with pytest.raises(InputError, match=r"fitted already.*FrozenEstimator\(predictor\)"):
-        bare.fit(unseen, y)
-
-
-def test_cross_validation_scores_it_as_it_is(
-    predictor: oodzoo.Predictor, unseen: list[Path]
-) -> None:
-    y = np.array(truth(unseen))
-    scores = cross_val_score(FrozenEstimator(predictor), unseen, y, cv=3)
+    scores = cross_val_score(frozen, unseen, np.array(y), cv=3)
     assert np.mean(scores) == pytest.approx(predictor.score(unseen, y))
-    with pytest.raises(InputError, match="fitted already"):
-        cross_val_score(predictor, unseen, y, cv=3, error_score="raise")
-    with pytest.raises(InputError, match="fitted already"):
-        GridSearchCV(predictor, {"batch_size": [4]}, cv=3, error_score="raise").fit(unseen, y)
+    search = GridSearchCV(predictor, {"batch_size": [4]}, cv=3, error_score="raise")
+    for estimator in (bare, predictor, search):
+        with pytest.raises(InputError, match=r"fitted already.*FrozenEstimator\(predictor\)"):
+            estimator.fit(unseen, y)
 
 
 def test_it_is_an_estimator(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
     assert isinstance(predictor, BaseEstimator)
-    assert is_classifier(predictor)
-    assert not is_regressor(predictor)
+    assert (is_classifier(predictor), is_regressor(predictor)) == (True, False)
     assert clone(predictor) is predictor
     check_is_fitted(predictor)
+    tags = get_tags(predictor).input_tags
+    assert (tags.one_d_array, tags.two_d_array) == (True, False)
     y = truth(unseen)
     assert get_scorer("accuracy")(predictor, unseen, y) == predictor.score(unseen, y)
     right = predictor.predict_proba(unseen)[np.arange(len(y)), [int(each) for each in y]]
     loss = get_scorer("neg_log_loss")(predictor, unseen, y)
     np.testing.assert_allclose(loss, np.log(right).mean())
-    assert repr(predictor).startswith("Predictor(selection: 3 classes")
-    assert "Predictor" in predictor._repr_html_()
-    tags = get_tags(predictor)
-    assert tags.input_tags.one_d_array
-    assert not tags.input_tags.two_d_array
-    with pytest.raises(InputError, match=r"only oodzoo.fit can fit one; .*wrap it"):
-        predictor.fit([], [])
 
 
 @pytest.mark.parametrize("kind", ["regression", "multilabel"])
 def test_other_tasks(kind: Kind) -> None:
-    features, Y, domains = problem(kind)
+    features, y, domains = problem(kind)
     X = features["one"]
-    predictor = oodzoo.fit({"x": X}, Y, domains, task=kind, choose="single")
-    frozen = FrozenEstimator(predictor).fit(X, Y)
+    predictor = oodzoo.fit({"x": X}, y, domains, task=kind, choose="single")
+    frozen = FrozenEstimator(predictor).fit(X, y)
     assert is_regressor(frozen) == (kind == "regression")
     assert is_classifier(frozen) == (kind == "multilabel")
     tags = get_tags(predictor)
     assert tags.target_tags.multi_output
     assert tags.input_tags.two_d_array
-    name, metric = ("r2", r2_score) if kind == "regression" else ("f1_macro", _f1_macro)
-    assert get_scorer(name)(frozen, X, Y) == pytest.approx(metric(Y, predictor.predict(X)))
-    assert permutation_importance(predictor, X, Y, n_repeats=2).importances_mean.max() > 0.01
+    found = predictor.predict(X)
+    if kind == "regression":
+        assert get_scorer("r2")(frozen, X, y) == pytest.approx(r2_score(y, found))
+    else:
+        expected = f1_score(y, found, average="macro")
+        assert get_scorer("f1_macro")(frozen, X, y) == pytest.approx(expected)
+    assert permutation_importance(predictor, X, y, n_repeats=2).importances_mean.max() > 0.01
 
 
 def test_parameters(saved: Path, unseen: list[Path]) -> None:
     predictor = oodzoo.load(saved, device="cpu")
     assert predictor.get_params() == {"batch_size": None, "device": "cpu"}
-    expected = predictor.predict_proba(unseen)
-    before = predictor.loaded()
+    expected, before = predictor.predict_proba(unseen), predictor.loaded()
     assert predictor.set_params(batch_size=7) is predictor
     assert predictor.loaded() is before
     np.testing.assert_allclose(predictor.predict_proba(unseen), expected, atol=1e-6)
     predictor.set_params(device="auto")
     assert predictor.get_params() == {"batch_size": 7, "device": "auto"}
     assert predictor.loaded() is not before
-    pipeline = make_pipeline(predictor).set_params(predictor__batch_size=3)
-    assert pipeline[-1].batch_size == 3
-
-
-@pytest.mark.parametrize(
-    ("params", "says"),
-    [
+    assert make_pipeline(predictor).set_params(predictor__batch_size=3)[-1].batch_size == 3
+    cases: list[tuple[dict[str, Any], str]] = [
         ({"C": 1}, r"cannot set 'C': .*only device and batch_size can be changed.*fit again"),
         ({"models": []}, "cannot set 'models'"),
         ({"device": "tpu"}, "unknown device 'tpu'"),
@@ -161,13 +139,11 @@ def test_parameters(saved: Path, unseen: list[Path]) -> None:
         ({"batch_size": 0}, "the batch size must be 1 or more, got 0"),
         ({"batch_size": "8"}, "must be a number of samples or None, got '8'"),
         ({"device": "cpu", "batch_size": True}, "must be a number of samples or None, got True"),
-    ],
-)
-def test_bad_parameters(saved: Path, params: dict[str, Any], says: str) -> None:
-    predictor = oodzoo.load(saved)
-    with pytest.raises(InputError, match=says):
-        predictor.set_params(**params)
-    assert predictor.get_params() == {"batch_size": None, "device": "auto"}
+    ]
+    for params, message in cases:
+        with pytest.raises(InputError, match=message):
+            predictor.set_params(**params)
+    assert predictor.get_params() == {"batch_size": 3, "device": "auto"}
 
 
 @pytest.mark.parametrize(
@@ -180,9 +156,92 @@ def test_bad_parameters(saved: Path, params: dict[str, Any], says: str) -> None:
         estimator_checks.check_set_params,
         estimator_checks.check_valid_tag_types,
     ],
-    ids=lambda check: str(check.__name__),
 )
 @pytest.mark.filterwarnings("ignore:.*delay parameter validation until fit")
 def test_checks_of_scikit_learn(saved: Path, check: Callable[[str, Any], None]) -> None:
     """Those that neither fit the estimator nor make another one of its class."""
     check("Predictor", oodzoo.load(saved))
+
+
+# --- copies --------------------------------------------------------------------------------------
+
+Copy = Callable[[oodzoo.Predictor], oodzoo.Predictor]
+
+
+def pickled(predictor: oodzoo.Predictor) -> oodzoo.Predictor:
+    found: oodzoo.Predictor = pickle.loads(pickle.dumps(predictor))
+    return found
+
+
+def require_equal(
+    found: oodzoo.Predictor, predictor: oodzoo.Predictor, samples: Any, method: str
+) -> None:
+    assert found is not predictor
+    assert repr(found) == repr(predictor)
+    assert found.get_params() == predictor.get_params()
+    assert found.to_dict() == predictor.to_dict()
+    for name in (method, "predict", "domain_distance"):
+        expected = getattr(predictor, name)(samples)
+        np.testing.assert_array_equal(getattr(found, name)(samples), expected)
+
+
+@pytest.mark.parametrize("copied", [pickled, copy.deepcopy, copy.copy])
+def test_copies_predict_the_same(
+    saved: Path, store: oodzoo.FeatureStore, unseen: list[Path], copied: Copy
+) -> None:
+    predictor = oodzoo.load(saved, device="cpu", batch_size=16)
+    predictor.predict(unseen[:2])  # opens the sessions
+    require_equal(copied(predictor), predictor, unseen, "predict_proba")
+    pool = oodzoo.fit(store, choose="pool", max_models=2)
+    adapted = pool.adapted(unseen)
+    require_equal(copied(pool).adapted(unseen), adapted, unseen, "predict_proba")
+    require_equal(copied(adapted), adapted, unseen, "predict_proba")
+
+
+def test_pickles_of_classes_and_encoders() -> None:
+    y = np.where(Y == "yes", 7, 3)
+    predictor = oodzoo.fit({"x": np.square}, y, DOMAINS, inputs=rows(), choose="single")
+    found = pickled(predictor)
+    require_equal(found, predictor, rows(), "predict_proba")
+    assert found.classes_.dtype == predictor.classes_.dtype
+    assert found.encoders == {"x": np.square}
+
+
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
+def test_in_other_processes(predictor: oodzoo.Predictor, unseen: list[Path], backend: str) -> None:
+    expected = predictor.predict_proba(unseen[:12])
+    jobs = (joblib.delayed(predictor.predict_proba)(unseen[at : at + 4]) for at in (0, 4, 8))
+    found = joblib.Parallel(n_jobs=2, backend=backend)(jobs)
+    np.testing.assert_allclose(np.concatenate(found), expected, atol=1e-6)
+
+
+def test_a_pickle_refers_to_the_files_of_the_models(
+    folder: Path, unseen: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    data = pickle.dumps(oodzoo.load(folder.name, device="cpu"))
+    assert len(data) < sum(file.stat().st_size for file in (folder / "models").iterdir())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    expected = oodzoo.load(folder, device="cpu").predict_proba(unseen)
+    np.testing.assert_array_equal(pickle.loads(data).predict_proba(unseen), expected)
+    found = pickle.loads(data)
+    shutil.move(folder, folder.parent / "moved")
+    features = {model.name: np.zeros((2, model.feature_dim)) for model in found.models}
+    assert found.predict(features).shape == (2,)
+    with pytest.raises(InputError, match=r"^model '.*': cannot read '.*\.onnx': No such file"):
+        found.predict(unseen)
+    shutil.move(folder.parent / "moved", folder)
+    first, second = sorted((folder / "models").iterdir())
+    shutil.copyfile(first, second)
+    with pytest.raises(InputError, match="is not the file that the predictor was saved with"):
+        found.predict(unseen)
+
+
+def test_a_pickle_of_temporary_files_is_warned_of(predictor: oodzoo.Predictor) -> None:
+    pytest.importorskip("fsspec")
+    url = f"memory://{secrets.token_hex(8)}/model"
+    predictor.save(url)
+    loaded = oodzoo.load(url, device="cpu")
+    with pytest.warns(UserWarning, match="is temporary: this pickle cannot be used after the pro"):
+        pickle.dumps(loaded)

@@ -150,8 +150,8 @@ def test_the_raw_form(
     fitted = fit_models(specs)
     file = fitted.export(tmp_path / "model.onnx", raw=True)
     sizes = [(32, 32), (70, 41), (45, 130), (20, 20), (33, 90), (64, 64)]
-    pairs = zip(unseen, sizes, strict=False)
-    images = [Image.open(path).convert("RGB").resize(size) for path, size in pairs]  # type: ignore[arg-type]
+    images = [Image.open(path).convert("RGB") for path in unseen[:6]]
+    images = [image.resize(size) for image, size in zip(images, sizes, strict=True)]
     found = [outputs(file, {"image": np.asarray(image)}) for image in images]
     assert [each.shape for each in found] == [(1, 3)] * 6
     np.testing.assert_allclose(np.concatenate(found), fitted.predict_proba(images), atol=0.02)

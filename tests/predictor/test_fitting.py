@@ -18,9 +18,8 @@ from tests.fixtures import draw_digits
 import oodzoo
 from oodzoo import Evaluation, InputError
 from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource, StoreSource, with_models
+from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.heads.kinds import fit_head_of
-from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.selection.select import SelectionSummary
 from oodzoo.zoo import ModelSpec
 
@@ -154,9 +153,10 @@ def test_numbers_of_models(data: Data) -> None:
         fitted = oodzoo.fit(*data, top_k=top_k)
         assert fitted.provenance.choice == "ensemble"
         assert names(fitted) == order[: len(fitted.models)]
-    for top_k in (1, 2, "auto"):
-        expected = oodzoo.select_features(ArraySource(*data), top_k=top_k)
-        fitted = oodzoo.fit(*data, choose="selection", top_k=top_k)
+    numbers: tuple[Any, ...] = (1, 2, "auto")
+    for k in numbers:
+        expected = oodzoo.select_features(ArraySource(*data), top_k=k)
+        fitted = oodzoo.fit(*data, choose="selection", top_k=k)
         assert fitted.provenance.n_features == expected.n_features
         assert fitted.columns.to_dict() == texts(expected.columns)
     some = ["poor", "fair", "good"]
@@ -170,30 +170,19 @@ def test_numbers_of_models(data: Data) -> None:
             oodzoo.fit(*data, choose=choose, top_k=99)
 
 
-def test_constraints_on_models_and_their_time(data: Data) -> None:
+def test_constraints_on_models_that_features_are_selected_from(data: Data) -> None:
     source = Costly(*data, TIMES, {"poor": 7, "best": 7, "fair": 9, "good": 7})
-    allowed = {"poor", "best", "good"}
-    assert {row.model for row in oodzoo.rank(source, max_parameters=8).rows} == allowed
-    assert set(oodzoo.select_features(source, max_parameters=8).models) == allowed
-    result = oodzoo.evaluate(source, max_parameters=8, baselines=False)
-    assert {cell.models for cell in result.ensemble.cells.values()} <= {
-        tuple(row.model for row in ranking.rows)
-        for ranking in rank_for_test_domains(with_models(source, sorted(allowed))).values()
-    }
-    source = Costly(*data, TIMES)  # a limit is for one model, and for several together
+    found = oodzoo.select_features(source, max_parameters=8)
+    assert set(found.models) == {"poor", "best", "good"}
     order = [row.model for row in oodzoo.rank(source, max_ms=5).rows]
     assert set(order) == {"poor", "fair", "good"}
     total, expected = 0.0, []
-    for model in order:
+    for model in order:  # a limit is for one model, and for several together
         if total + TIMES[model] <= 5:
             expected.append(model)
             total += TIMES[model]
     assert list(oodzoo.select_features(source, max_ms=5).models) == expected
     assert oodzoo.select_features(source, max_models=1).models == (oodzoo.rank(source).best,)
-    result = oodzoo.evaluate(source, max_ms=5, baselines=False)
-    assert sum(TIMES[model] for model in result.recommended.models) <= 5
-    used = {m for row in result.rows.values() for cell in row.cells.values() for m in cell.models}
-    assert used <= set(order)
 
 
 # --- what was decided before ---------------------------------------------------------------------

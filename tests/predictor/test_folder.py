@@ -410,37 +410,28 @@ def _hf_folder(folder: Path) -> str:
     torch.manual_seed(0)
     network = transformers.ViTModel(transformers.ViTConfig(**VIT))
     save_checkpoint(transformers, network, folder / "vit", SQUASH)
-    return 'source = "hf/./vit"\n'
+    return 'source = "hf/./vit"'
 
 
 def _untrained(folder: Path) -> str:
     arguments = "{ img_size = 64, num_classes = 0 }"
-    return f'source = "timm/test_vit"\npretrained = false\narguments = {arguments}\n'
+    return f'source = "timm/test_vit"\npretrained = false\narguments = {arguments}'
 
 
 @pytest.mark.parametrize("make", [_hf_folder, _untrained])
-def test_local_models_from_images_to_predictions(
-    make: Callable[[Path], str],
-    timm: Any,
-    digits: Path,
-    unseen: list[Path],
-    run: Any,
-    tmp_path: Path,
+def test_local_models_are_copied(
+    make: Callable[[Path], str], timm: Any, unseen: list[Path], fit_models: Any, tmp_path: Path
 ) -> None:
-    folder, store, model = (tmp_path / name for name in ("zoo", "store", "model"))
+    folder = tmp_path / "zoo"
     folder.mkdir()
     (folder / "zoo.toml").write_text('[[model]]\nname = "net"\n' + make(folder))
-    for command in (
-        ("extract", digits, "--zoo", folder / "zoo.toml", "--store", store),
-        ("fit", store, "--out", model, "--choose", "single"),
-    ):
-        outcome = run(*command)
-        assert outcome.code == 0, outcome.err
-    first = run("predict", model, *unseen[:3], "--json").document["predictions"]
+    fitted = fit_models(oodzoo.load_zoo(folder / "zoo.toml"))
+    expected = fitted.predict_proba(unseen[:3])
+    fitted.save(tmp_path / "model")
     shutil.rmtree(folder)
-    shutil.rmtree(store)
-    assert run("predict", model, *unseen[:3], "--json").document["predictions"] == first
-    assert str(tmp_path) not in (model / "predictor.json").read_text()
+    found = oodzoo.load(tmp_path / "model").predict_proba(unseen[:3])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert str(tmp_path) not in (tmp_path / "model" / "predictor.json").read_text()
 
 
 def test_code_is_not_saved(timm: Any, unseen: list[Path], fit_models: Any, tmp_path: Path) -> None:

@@ -122,22 +122,17 @@ def test_encoders_that_do_not_fit(
         with pytest.raises(InputError, match=message):
             changed(before, encoders=encoders).predict(rows())
     assert list(changed(single, encoders=ENCODERS).encoders) == ["double"]  # a fit may drop others
-
-
-@pytest.mark.parametrize(
-    ("encoder", "message"),
-    [
+    returned: list[tuple[Callable[[Any], Any], str]] = [
         (lambda texts: 1 / 0, "the encoder 'net' failed with ZeroDivisionError: division by zero"),
         (lambda texts: None, r"returned the shape \(\) for a batch of 90; expected \(90, d\)"),
         (lambda texts: {"x": 1}, "returned dict; expected an array or a tensor of numbers"),
         (lambda texts: [["x"]] * 90, "returned list; expected an array or a tensor of numbers"),
         (lambda texts: np.ones(90), r"returned the shape \(90,\) for a batch of 90"),
         (lambda texts: np.ones((90, 0)), r"returned the shape \(90, 0\) for a batch of 90"),
-    ],
-)
-def test_what_an_encoder_may_return(encoder: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        oodzoo.fit({"net": encoder}, Y, DOMAINS, inputs=rows())
+    ]
+    for encoder, message in returned:
+        with pytest.raises(InputError, match=message):
+            oodzoo.fit({"net": encoder}, Y, DOMAINS, inputs=rows())
 
 
 def test_all_inputs_are_encoded_in_batches() -> None:
@@ -444,20 +439,9 @@ def test_blank_texts_are_not_predicted(made: Made) -> None:
         made.fitted.predict(texts)
 
 
-def test_texts_on_the_command_line(
-    run: Any, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(made.table.parent)
-    store, model = tmp_path / "store", tmp_path / "model"
-    arguments = ["--columns", "text=review,label=stars,domain=site"]
-    arguments += ["--zoo", "sentence-transformers/./first", "--store", str(store)]
-    assert run("extract", made.table, *arguments).code == 0
-    assert "Nothing to compute" in run("extract", made.table, *arguments).err
-    reviews(0)[3:].to_csv(tmp_path / "fewer.csv", index=False)
-    assert run("store", "sync", store, tmp_path / "fewer.csv", *arguments[:2]).code == 0
-    assert oodzoo.FeatureStore(store).n_images == 87
-    assert "TEXTS.csv|.txt" in run("fit", store, "--out", model).err
-    new = reviews(1)
+def test_texts_on_the_command_line(run: Any, made: Made, tmp_path: Path) -> None:
+    model, new = tmp_path / "model", reviews(1)
+    assert "TEXTS.csv|.txt" in run("fit", made.store.path, "--out", model).err
     new.to_csv(tmp_path / "new.csv", index=False)
     (tmp_path / "new.txt").write_text("\n".join(new["review"]))
     expected = oodzoo.load(model).predict(new["review"].tolist()).tolist()
@@ -466,14 +450,15 @@ def test_texts_on_the_command_line(
         done = run("predict", model, tmp_path / file, *options, "--json").document["predictions"]
         assert [row["label"] for row in done] == expected
         assert done[0]["path"] == first
-    (tmp_path / "blank.txt").write_text("good film\n\nbad meal\n")
-    done = run("predict", model, tmp_path / "blank.txt", "--json")
+    blank = tmp_path / "blank.txt"
+    blank.write_text("good film\n\nbad meal\n")
+    done = run("predict", model, blank, "--json")
     assert [row["path"] for row in done.document["predictions"]] == ["line 1", "line 3"]
     assert done.document["unreadable"] == [{"path": "line 2", "error": "the text is blank"}]
     assert "cannot read 'line 2': the text is blank" in done.err
     for content, words in (("\n", "none of the texts can be read"), ("", "has no texts")):
-        (tmp_path / "blank.txt").write_text(content)
-        assert words in run("predict", model, tmp_path / "blank.txt").err
+        blank.write_text(content)
+        assert words in run("predict", model, blank).err
 
 
 def test_a_predictor_of_texts_is_tested(made: Made, tmp_path: Path) -> None:

@@ -271,7 +271,8 @@ def test_models_that_have_features_only(tmp_path: Path) -> None:
         ([half | {"name": "x", "feature_dim": 4}], "of model 'x' are not among its 4 features"),
     ):
         (folder / "predictor.json").write_text(whole)
-        rewrite(folder / "predictor.json", lambda d, new=features: d.update(features=new))
+        change: dict[str, Any] = {"features": features}
+        rewrite(folder / "predictor.json", lambda d, c=change: d.update(c))  # type: ignore[misc]
         with pytest.raises(InputError, match=message):
             oodzoo.load(folder)
 

@@ -77,6 +77,7 @@ def test_abstention_sets_and_distances() -> None:
         assert each.position == at
         assert each.probabilities is not None
         assert each.probabilities.sum() == pytest.approx(1)
+        assert each.confidence is not None
         assert each.confidence == each.probabilities.max()
         assert each.out_of_domain == (each.distance > 1)
         assert each.abstained == (each.confidence < 0.99)
@@ -222,14 +223,6 @@ def test_what_is_refused() -> None:
         predictor.score(given, y[:199])
     with pytest.raises(InputError, match="predicts 2 numbers per sample, the labels have 1"):
         predictor.score(given, y[:, :1])
-    for labels, task, says in (
-        (np.full(200, 2.5), "regression", "y is constant: 2.5"),
-        (np.r_[np.nan, np.arange(199) + 0.5], None, "y has no value in row 0"),
-        (["a", *range(199)], None, "y mixes strings and numbers"),
-        (np.arange(200), None, "could be classes or numbers to predict; say which with --task"),
-    ):
-        with pytest.raises(InputError, match=says):
-            oodzoo.fit(features, labels, domains, task=task)
 
 
 @pytest.mark.parametrize("kind", ["classification", *KINDS])

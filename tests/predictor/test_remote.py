@@ -149,49 +149,41 @@ def test_a_predictor_is_replaced(
     assert card(place) == "mine"
 
 
-@pytest.mark.parametrize("fault", ["gaussian", "onnx", "predictor.json"])
-def test_an_upload_that_fails_leaves_the_old_predictor(
-    predictor: oodzoo.Predictor, other: oodzoo.Predictor, s3: Bucket, fault: str
-) -> None:
-    url = f"{s3.url}/model"
-    predictor.save(url)
-    before = s3.keys()
-    s3.proxy.fail(f"^PUT .*{fault}", times=None)
-    with pytest.raises(InputError, match=rf"^'{url}/.*{fault}.*': .*as told"):
-        other.save(url)
-    s3.proxy.forget()
-    assert models(url) == [model.name for model in predictor.models]
-    if fault != "predictor.json":  # whose writing may have succeeded
-        assert s3.keys() == before
-    other.save(url)
-    assert models(url) == ["mlp_glyphs_augmented"]
-
-
 SAVE = "import sys, oodzoo; oodzoo.load(sys.argv[1]).save(sys.argv[2])"
 
 
 @needs_fork
-@pytest.mark.parametrize("moment", ["head", "onnx", "predictor.json"])
-def test_a_killed_upload_leaves_the_old_predictor(
+@pytest.mark.parametrize("is_killed", [False, True])
+@pytest.mark.parametrize("moment", ["gaussian", "onnx", "predictor.json"])
+def test_an_upload_that_fails_or_is_killed_leaves_the_old_predictor(
     predictor: oodzoo.Predictor,
     other: oodzoo.Predictor,
     s3: Bucket,
     process: Callable[..., subprocess.Popen[str]],
     tmp_path: Path,
     moment: str,
+    is_killed: bool,
 ) -> None:
-    url = f"{s3.url}/model"
+    url, at = f"{s3.url}/model", f"^PUT .*{moment}"
     predictor.save(url)
+    before = s3.keys()
     s3.proxy.forget()
-    s3.proxy.slow(f"^PUT .*{moment}", seconds=600)
-    child = process(SAVE, other.save(tmp_path / "other"), url)
-    while not s3.proxy.asked(f"^PUT .*{moment}"):
-        assert child.poll() is None, child.communicate()[1]
-        time.sleep(0.05)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    if is_killed:
+        s3.proxy.slow(at, seconds=600)
+        child = process(SAVE, other.save(tmp_path / "other"), url)
+        while not s3.proxy.asked(at):
+            assert child.poll() is None, child.communicate()[1]
+            time.sleep(0.05)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    else:
+        s3.proxy.fail(at, times=None)
+        with pytest.raises(InputError, match=rf"^'{url}/.*{moment}.*': .*as told"):
+            other.save(url)
     s3.proxy.forget()
     assert models(url) == [model.name for model in predictor.models]
+    if not is_killed and moment != "predictor.json":  # whose writing may have succeeded
+        assert s3.keys() == before
     other.save(url)
     assert models(url) == ["mlp_glyphs_augmented"]
 

@@ -21,7 +21,7 @@ PANELS = {
     ),
     "Ranking and choice": (
         *("score", "stability", "domain_weight", "pareto", "top_k", "choose", "method"),
-        *("threshold", "decided", "select"),
+        *("threshold", "decided"),
     ),
     "Evaluation": (
         *("protocol", "trials", "draws", "steps", "search_space", "selection", "baselines"),
@@ -35,7 +35,7 @@ PANELS = {
         *("device", "engine", "address", "precision", "dtype", "batch_size", "shard", "seed"),
     ),
     "Output": (
-        *("out", "output", "store", "plot", "format", "dry_run", "log_file", "mlflow"),
+        *("out", "store", "plot", "format", "dry_run", "log_file", "mlflow"),
         *("tensorboard", "json", "verbose", "quiet", "debug", "help"),
     ),
 }

@@ -20,7 +20,7 @@ from oodzoo._text import count, file_size, some_of, typed
 from oodzoo.combination.verdict import shown_choice
 from oodzoo.predictor.card_metadata import card_metadata, licences, modality, plain, title
 from oodzoo.predictor.left_out import LeftOut, caveat
-from oodzoo.predictor.models import FeatureModel, PredictorModel
+from oodzoo.predictor.models import AnyModel, FeatureModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.prediction_sets import sets_text
 from oodzoo.task import Task
@@ -194,7 +194,7 @@ def _models(parts: PredictorParts) -> str:
     return table
 
 
-def _origin(model: PredictorModel | FeatureModel) -> list[str]:
+def _origin(model: AnyModel) -> list[str]:
     """Pre-training and source of a model."""
     if isinstance(model, FeatureModel):
         return ["unknown", "features only"]

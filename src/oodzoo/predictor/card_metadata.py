@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from oodzoo._text import printable
-from oodzoo.predictor.models import FeatureModel, PredictorModel
+from oodzoo.predictor.models import AnyModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.task import Kind, Task
 from oodzoo.zoo.spec import local_path
@@ -52,7 +52,7 @@ def card_metadata(parts: PredictorParts) -> str:
     return "\n".join(_yaml(metadata))
 
 
-def modality(models: Iterable[PredictorModel | FeatureModel]) -> str | None:
+def modality(models: Iterable[AnyModel]) -> str | None:
     """What the models take, "image" or "text"; None if they have features only."""
     kinds = [model.modality for model in models if isinstance(model, PredictorModel)]
     return kinds[0] if kinds else None
@@ -66,7 +66,7 @@ def title(parts: PredictorParts) -> str:
     return plain(f"{takes} {does[parts.head.kind]}{trained}")
 
 
-def licences(models: Iterable[PredictorModel | FeatureModel]) -> dict[str, str | None]:
+def licences(models: Iterable[AnyModel]) -> dict[str, str | None]:
     """The licence of each model, by its name; None where it is unknown."""
     return {
         model.name: model.spec.licence if isinstance(model, PredictorModel) else None
@@ -79,7 +79,7 @@ def plain(text: str) -> str:
     return _ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", printable(text))
 
 
-def _licence(models: Sequence[PredictorModel | FeatureModel]) -> dict[str, str]:
+def _licence(models: Sequence[AnyModel]) -> dict[str, str]:
     """That of all models, if it is the same and the hub knows it."""
     found = {None if each is None else each.lower() for each in licences(models).values()}
     first = found.pop()
@@ -88,7 +88,7 @@ def _licence(models: Sequence[PredictorModel | FeatureModel]) -> dict[str, str]:
     return {"license": "other", "license_name": "licences-of-the-models"}
 
 
-def _base_models(models: Iterable[PredictorModel | FeatureModel]) -> list[str]:
+def _base_models(models: Iterable[AnyModel]) -> list[str]:
     """The repositories of models from the hub."""
     specs = [model.spec for model in models if isinstance(model, PredictorModel)]
     names = [spec.identifier for spec in specs if spec.kind == "hf" and local_path(spec) is None]

@@ -19,7 +19,7 @@ from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.bundle import BundledModel
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
-from oodzoo.predictor.models import FeatureModel, PredictorModel
+from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.task import Kind
 
@@ -179,7 +179,7 @@ def is_predictor(content: dict[str, Any]) -> bool:
     return content.get("kind") == _KIND
 
 
-def _columns(head: Tensors, model: PredictorModel | FeatureModel, where: str) -> NDArray[np.int64]:
+def _columns(head: Tensors, model: AnyModel, where: str) -> NDArray[np.int64]:
     columns = head.get(f"columns.{model.name}", np.empty(0))
     valid = columns.ndim == 1 and columns.dtype == np.int64 and len(columns) > 0
     if not valid or columns.min() < 0 or columns.max() >= model.feature_dim:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.forward import Job, run_jobs
 from oodzoo.predictor.images import FeatureChunk, ImageLike, image_files
-from oodzoo.predictor.models import FeatureModel
+from oodzoo.predictor.models import AnyModel, FeatureModel
 from oodzoo.zoo import Model
 
 Encoder = Callable[[Any], Any]
@@ -131,15 +131,6 @@ _ROWS = 4096
 """Rows of given features per chunk."""
 
 
-class HasFeatures(Protocol):
-    """A model of a predictor, of any kind."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def feature_dim(self) -> int: ...
-
-
 def iter_given(
     features: Mapping[str, Any],
     columns: Columns,
@@ -155,7 +146,7 @@ def iter_given(
 
 def iter_encoded(
     inputs: Iterable[Any],
-    models: Sequence[HasFeatures],
+    models: Sequence[AnyModel],
     encoders: Mapping[str, Encoder],
     columns: Columns,
     batch_size: int,
@@ -183,7 +174,7 @@ def iter_encoded(
 
 
 def known_encoders(
-    encoders: Mapping[str, Encoder], models: Sequence[HasFeatures]
+    encoders: Mapping[str, Encoder], models: Sequence[AnyModel]
 ) -> dict[str, Encoder]:
     """Check encoders, and return those of the models; the fit may have left out others."""
     require_encoders(encoders)
@@ -201,7 +192,7 @@ def known_encoders(
     return known
 
 
-def require_every_encoder(encoders: Mapping[str, Encoder], models: Sequence[HasFeatures]) -> None:
+def require_every_encoder(encoders: Mapping[str, Encoder], models: Sequence[AnyModel]) -> None:
     """Raise InputError if a model has no encoder."""
     if missing := [model.name for model in models if model.name not in encoders]:
         wanted = ", ".join(f"{name!r}: function" for name in missing)
@@ -240,7 +231,7 @@ def one_column(samples: Any, noun: str) -> Any:
     return samples
 
 
-def checked_features(features: Any, models: Sequence[HasFeatures]) -> dict[str, Floats]:
+def checked_features(features: Any, models: Sequence[AnyModel]) -> dict[str, Floats]:
     """Check given features, and return those of each model as float32 (n, d).
 
     `features` is a dict of arrays by model; other models are ignored. For a single model it may be
@@ -273,7 +264,7 @@ def checked_features(features: Any, models: Sequence[HasFeatures]) -> dict[str, 
     return found
 
 
-def _matrix(values: Any, model: HasFeatures) -> Floats:
+def _matrix(values: Any, model: AnyModel) -> Floats:
     what = f"the features of model {model.name!r}"
     try:
         array = np.asarray(to_numpy(values))

@@ -278,6 +278,10 @@ class FeatureModel:
         return
 
 
+AnyModel = PredictorModel | FeatureModel
+"""A model of a predictor, of any kind."""
+
+
 def has_features_only(stored: StoredModel) -> bool:
     """Whether a store has features of a model, but not the model: it cannot be loaded."""
     return stored.source in ("import", "python")

@@ -15,7 +15,7 @@ from oodzoo.heads.adaptive import AdaptiveHead
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
-from oodzoo.predictor.models import FeatureModel, PredictorModel
+from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
 from oodzoo.task import Task
 from oodzoo.zoo.layers import by_network, network_key
 
@@ -135,7 +135,7 @@ class Cost:
     bytes: int | None
 
     @classmethod
-    def of(cls, models: Sequence[PredictorModel | FeatureModel]) -> Cost:
+    def of(cls, models: Sequence[AnyModel]) -> Cost:
         """Sum the costs of models; that of layers of one network is the largest of them."""
         networks = by_network(
             models,
@@ -148,7 +148,7 @@ class Cost:
         )
 
 
-def _stated(model: PredictorModel | FeatureModel) -> dict[str, str | None]:
+def _stated(model: AnyModel) -> dict[str, str | None]:
     """What a zoo states about a model; None where it is unknown."""
     spec = None if isinstance(model, FeatureModel) else model.spec
     return {name: getattr(spec, name, None) for name in ("pretraining", "licence", "origin")}
