@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.oracles import contributions as oracle
-from tests.selection.data import DEVICES, arrays, store
+from tests.selection.data import arrays, store
 
 from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.selection import contributions as module
@@ -36,7 +36,6 @@ def computed(X: Floats, y: Any, domains: Any, **options: Any) -> Contributions:
     return contributions(source, ["a", "b"], source.domains, **options)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("n", "d"), [(60, 12), (30, 50)])
 def test_formula(n: int, d: int, device: str | None) -> None:
     X, y, domains = problem(0, n, d)

@@ -25,9 +25,6 @@ from oodzoo.heads.domainbed.training import (
 
 torch = pytest.importorskip("torch")
 
-DEVICES = [None, "cpu", pytest.param("cuda", marks=pytest.mark.skipif(
-    not torch.cuda.is_available(), reason="no CUDA device"))]  # fmt: skip
-
 
 def one_by_one(
     given: Problem, groups: list[Group], at: int, place: int, steps: int
@@ -57,7 +54,6 @@ def one_by_one(
     return np.vstack([layer.weight.detach().numpy().T, layer.bias.detach().numpy()])
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_weights_are_those_of_single_runs(device: str | None) -> None:
     given = problem(device)
     *_, last = train(given, GROUPS, 40, 15)
@@ -82,7 +78,6 @@ def test_weights_are_those_of_single_runs_with_dropout() -> None:
             np.testing.assert_allclose(last.parameters[at, :, place], expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_dropout_leaves_out_the_part_that_is_asked_for(device: str | None) -> None:
     noise = Noise(problem(device, d=200), GROUPS, 50)
     bits = np.concatenate([backend(None).asarray(noise.drawn()).ravel() for _ in range(5)])
@@ -90,7 +85,6 @@ def test_dropout_leaves_out_the_part_that_is_asked_for(device: str | None) -> No
     assert abs(np.mean(bits.astype(np.int64) + 2**15 < 0.9 * 2**16) - 0.9) < 0.005
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_accuracy_of_each_split(device: str | None) -> None:
     given = problem(device)
     (last,) = [c for c in train(given, GROUPS, 20, 50) if c.step == 19]

@@ -59,12 +59,9 @@ def test_equals_the_density_of_the_labels(n: int, d: int, rank: int | None) -> N
 
 
 @pytest.mark.parametrize(("n", "d", "rank"), SHAPES)
-@pytest.mark.parametrize("device", [None, "cpu"])
 def test_samples_and_moments_have_one_spectrum(
     n: int, d: int, rank: int | None, device: str | None
 ) -> None:
-    if device is not None:
-        pytest.importorskip("torch")
     Phi, Y = labelled(n, d, rank=rank)
     reference = spectrum_of(Phi, Y)
     float64 = backend(device).float64
@@ -142,11 +139,8 @@ def test_labels_fitted_perfectly_stop_at_the_noise_floor() -> None:
     np.testing.assert_allclose(log_evidence(spectrum_of(Y, Y), fitted), expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
 def test_noise_that_the_data_do_not_determine_stops_at_its_bound(device: str | None) -> None:
     """Without a bound, the evidence is flat and predictions are arbitrarily certain."""
-    if device is not None:
-        pytest.importorskip("torch", reason="PyTorch is not installed")
     rng = np.random.default_rng(0)
     y = np.arange(24) % 3
     Phi, Y = rng.normal(size=(3, 400))[y] + rng.normal(size=(24, 400)), bayes.one_hot(y, 3)
@@ -186,13 +180,10 @@ def about_the_mean(Phi: Any, Y: Any, mean: Any, device: str | None = None) -> An
     return decompose_offset(gram, targets, float64(mean), sums, squares, len(Phi))
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
 @pytest.mark.parametrize(("n", "d", "rank"), [*SHAPES, (30, 1, None)])
 def test_an_offset_has_the_spectrum_of_its_gram_matrix(
     n: int, d: int, rank: int | None, device: str | None
 ) -> None:
-    if device is not None:
-        pytest.importorskip("torch", reason="PyTorch is not installed")
     Phi, Y = labelled(n, max(d, 3), rank=rank)
     Phi = Phi[:, :d] + np.random.default_rng(1).normal(0, 20, size=d)
     expected = spectrum_of(Phi, Y)

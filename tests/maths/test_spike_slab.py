@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import spike_slab as oracle
-from tests.selection.data import DEVICES, Floats, linear_problem
+from tests.selection.data import Floats, linear_problem
 
 from oodzoo.backend import backend, to_numpy
 from oodzoo.selection.gauss_seidel import GramSweeps, SampleSweeps, Sweeps
@@ -31,7 +31,6 @@ Form = Callable[..., Data | SampleData]
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("n", "d"), [(60, 5), (40, 75), (200, 140), (2, 3), (10, 1)])
 def test_agrees_with_one_coordinate_at_a_time(
     form: Form, device: str | None, n: int, d: int
@@ -95,7 +94,6 @@ def test_full_batches_give_the_exact_algorithm() -> None:
     np.testing.assert_allclose(batched.bounds, exact.bounds)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 def test_a_sweep_updates_one_coordinate_after_the_other(device: str | None) -> None:
     # More features than a block holds, and not a multiple of it.
     X, Y, mean = linear_problem(0, 50, 150, 3)
