@@ -161,3 +161,13 @@ def test_the_number_of_features_does_not_depend_on_the_unit(scale: float) -> Non
     base = ArraySource({"a": X}, y / scale, domains, task="regression")
     assert chosen == select_features(base, ["a"]).columns.by_model["a"].tolist()
     assert {0, 1} <= set(chosen)
+
+
+def test_the_paper_selects_for_numbers_far_from_zero() -> None:
+    rng = np.random.default_rng(0)
+    X, domains = rng.normal(size=(200, 10)), np.arange(200) % 4
+    y = X[:, :3].sum(axis=1) + 0.1 * rng.normal(size=200)
+    for offset in (0.0, 1e9):
+        source = ArraySource({"a": X}, y + offset, domains)
+        kept = select_features(source, ["a"], method="paper").columns.by_model["a"]
+        assert kept.tolist() == [0, 1, 2]

@@ -134,9 +134,6 @@ def test_moments_give_the_same_result() -> None:
     assert not hasattr(regression, "classes_")
 
 
-# --- company -----------------------------------------------------------------------------------
-
-
 # --- odd data ----------------------------------------------------------------------------------
 
 
@@ -149,11 +146,38 @@ def test_constant_features_are_never_kept(value: float) -> None:
     assert SpikeSlabSelector().fit_moments(moments).get_support(indices=True).tolist() == [0, 2]
 
 
-def test_a_constant_target_keeps_one_feature_and_warns() -> None:
+def test_constant_targets_and_features_and_nothing_selected() -> None:
     X, y = simulation(0, 4, 2, 50)
-    with pytest.warns(UserWarning, match=r"no feature has .* keeping feature 0,"):
-        selector = SpikeSlabSelector().fit(X, np.full(50, 0.1))
-    assert selector.get_support(indices=True).tolist() == [0]
     both = SpikeSlabSelector().fit(X, np.stack([np.full(50, 0.1), y], axis=1))
     assert both.get_support(indices=True).tolist() == [0, 1]
     assert np.isnan(both.scale_).tolist() == [True, False]
+    with pytest.warns(UserWarning, match="no feature"):
+        assert SpikeSlabSelector().fit(np.ones((4, 3)), [0, 1, 0, 1]).get_support().sum() == 1
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 5))
+    y = 0.3 * X[:, 3] + rng.normal(size=100)
+    selector = SpikeSlabSelector(scale="noise")
+    with pytest.warns(UserWarning, match="keeping feature 3"):
+        assert selector.fit_transform(X, y).shape == (100, 1)
+    assert not selector.target_support_.any()
+
+
+def test_collinear_features_exact_targets_and_integers() -> None:
+    X, y = simulation(0, 8, 3, 100)
+    for copies in (2, 3):
+        support = SpikeSlabSelector().fit(np.hstack([X] * copies), y).get_support()
+        assert support.reshape(copies, 8)[:, :3].any(axis=0).all()
+        assert not support.reshape(copies, 8)[:, 3:].any()
+    exact = SpikeSlabSelector().fit(X, 2 * X[:, 0] + X[:, 1])
+    assert exact.get_support(indices=True).tolist() == [0, 1]
+    assert hasattr(SpikeSlabSelector().fit(X, np.round(y)), "classes_")  # by default
+    rounded = SpikeSlabSelector(task="regression").fit(X, np.round(y))
+    assert rounded.get_support(indices=True).tolist() == [0, 1, 2]
+
+
+def test_torch_gives_the_same() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    X, y = classes(3)
+    reference, selector = (SpikeSlabSelector(device=device).fit(X, y) for device in (None, "cpu"))
+    np.testing.assert_allclose(selector.inclusion_, reference.inclusion_, atol=1e-8)
+    assert isinstance(selector.inclusion_, np.ndarray)
