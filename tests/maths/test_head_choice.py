@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.special import log_softmax
 from sklearn.metrics import average_precision_score, r2_score
 from tests.heads.numbers import numbers, several_labels
@@ -37,6 +36,7 @@ from oodzoo.heads.kinds import (
     split_without,
 )
 from oodzoo.heads.left_out import Split, call_for_sets, predict_splits_by
+from oodzoo.heads.linear import LinearHead
 from oodzoo.heads.outputs import outputs_of, relative_errors
 from oodzoo.heads.paths import C_GRID
 from oodzoo.heads.ridge import RIDGES, SETTINGS, left_out_ridges
@@ -160,6 +160,9 @@ def test_a_single_domain_is_split_into_folds(kind: Kind, grouped: bool) -> None:
     at = oracle.best_setting(kind, [outputs], None, [samples.labels], 0.5)
     head = fit_head_of(kind, samples, 2, groups=groups)
     np.testing.assert_array_equal(head.weights, PATHS[kind].fit(samples, 2, at).weights)
+    # of a single group nothing can be left out, so the first setting is taken
+    head = fit_head_of(kind, samples, 2, groups=["patient"] * 48)
+    np.testing.assert_array_equal(head.weights, PATHS[kind].fit(samples, 2, 0).weights)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -183,56 +186,44 @@ def test_outputs_by_domain_choose_a_setting(kind: Kind, share: float) -> None:
     assert found.best_settings(kind, [share]) == [expected]
 
 
-def some(kind: Kind, seed: int = 0) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    """Outputs (3, n, 4) of heads for two domains, and labels."""
-    rng = np.random.default_rng(seed)
-    raw = [rng.normal(size=(3, n, 4)) for n in (20, 11)]
+# --- outputs --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outputs(kind: Kind) -> None:
+    """Values, contributions to the metric, quality and pools of the outputs of three heads."""
+    rng, meaning = np.random.default_rng(0), outputs_of(kind)
+    tables: list[Any] = [rng.normal(size=(3, n, 4)) for n in (20, 11)]
+    labels: list[Any] = [rng.normal(size=each.shape[1:]) for each in tables]
     if kind == "classification":
-        labels = [rng.integers(0, 4, (each.shape[1],)) for each in raw]
-        return [log_softmax(each, axis=2) for each in raw], labels
-    if kind == "regression":
-        return raw, [rng.normal(size=each.shape[1:]) for each in raw]
-    return raw, [(rng.random(each.shape[1:]) < 0.4).astype(np.float64) for each in raw]
-
-
-def test_values_and_contributions() -> None:
-    (outputs, *_), (labels, *_) = some("classification")
-    probabilities = outputs_of("classification").values(outputs[0])
-    np.testing.assert_allclose(probabilities, np.exp(outputs[0]))
-    found = outputs_of("classification").contributions(outputs[0], labels)
-    np.testing.assert_array_equal(found, outputs[0].argmax(axis=1) == labels)
-    (outputs, *_), (labels, *_) = some("regression")
-    np.testing.assert_array_equal(outputs_of("regression").values(outputs[0]), outputs[0])
-    found = outputs_of("regression").contributions(outputs[0], labels)
-    assert found.mean() == pytest.approx(r2_score(labels, outputs[0]))
-    (outputs, *_), (labels, *_) = some("multilabel")
-    probabilities = outputs_of("multilabel").values(outputs[0])
-    np.testing.assert_allclose(probabilities, 1 / (1 + np.exp(-outputs[0])))
-    found = outputs_of("multilabel").contributions(outputs[0], labels)
-    expected = average_precision_score(labels, outputs[0], average="macro")
-    assert found.mean() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kind", ["regression", "multilabel"])
-def test_quality(kind: Kind) -> None:
-    tables, labels = some(kind)
-    found = outputs_of(kind).quality(tables, labels)
-    every = np.concatenate(labels)
-    for domain, (table, y) in enumerate(zip(tables, labels, strict=True)):
-        for head in range(3):
-            expected = (
-                oracle.squared_error(table[head], y, every)
-                if kind == "regression"
-                else oracle.likelihood(table[head], y)
-            )
-            assert found[domain, head] == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("kind", ["regression", "multilabel"])
-def test_a_pool_is_a_weighted_mean(kind: Kind) -> None:
-    (table, *_), _ = some(kind)
-    expected = 0.5 * table[0] + 0.2 * table[1] + 0.3 * table[2]
-    np.testing.assert_allclose(outputs_of(kind).pooled(table, [0.5, 0.2, 0.3]), expected)
+        tables = [log_softmax(each, axis=2) for each in tables]
+        labels = [rng.integers(0, 4, each.shape[1]) for each in tables]
+    if kind == "multilabel":
+        labels = [(rng.random(each.shape[1:]) < 0.4).astype(np.float64) for each in tables]
+    outputs, y, every = tables[0][0], labels[0], np.concatenate(labels)
+    values, metric = outputs, 0.0
+    if kind == "classification":
+        values, metric = np.exp(outputs), np.mean(outputs.argmax(axis=1) == y)
+    elif kind == "regression":
+        metric = r2_score(y, outputs)
+    else:
+        values, metric = 1 / (1 + np.exp(-outputs)), average_precision_score(y, outputs)
+    np.testing.assert_allclose(meaning.values(outputs), values)
+    assert meaning.contributions(outputs, y).mean() == pytest.approx(metric)
+    quality = meaning.quality(tables, labels)
+    for domain, (table, truth) in enumerate(zip(tables, labels, strict=True)):
+        for at in range(3):
+            expected = oracle.quality(kind, table[at], truth, every)
+            assert quality[domain, at] == pytest.approx(expected)
+    expected = 0.5 * tables[0][0] + 0.2 * tables[0][1] + 0.3 * tables[0][2]
+    if kind == "classification":
+        expected = log_softmax(expected, axis=1)
+    np.testing.assert_allclose(meaning.pooled(tables[0], [0.5, 0.2, 0.3]), expected)
+    head = LinearHead(rng.normal(size=(3, 5)), rng.normal(size=3), 1.0, kind)
+    features = rng.normal(size=(7, 5))
+    logits = head.logits(features)
+    logits = log_softmax(logits, axis=1) if kind == "classification" else logits
+    np.testing.assert_allclose(head.values(features), meaning.values(logits))
 
 
 def test_errors_of_an_output_that_is_constant_count_as_they_are() -> None:
@@ -241,20 +232,7 @@ def test_errors_of_an_output_that_is_constant_count_as_they_are() -> None:
     np.testing.assert_allclose(found[0], [[3.0, 1.5], [3.0, 1.5]])
 
 
-def test_a_sample_without_a_group_is_one_of_its_own() -> None:
-    found = group_numbers(["b", None, "a", "b", None], 5)
-    assert found is not None
-    assert found.tolist() == [0, 1, 2, 0, 3]
-
-
-@pytest.mark.parametrize("groups", [None, [None, None, None]])
-def test_no_groups(groups: list[None] | None) -> None:
-    assert group_numbers(groups, 3) is None
-
-
-def test_as_many_groups_as_samples() -> None:
-    with pytest.raises(InputError, match="3 samples, but groups of 2; give one per sample"):
-        group_numbers(["a", "b"], 3)
+# --- groups, classes, standardised samples --------------------------------------------------------
 
 
 @settings(max_examples=60, deadline=None)
@@ -263,13 +241,23 @@ def test_folds_keep_groups_whole(seed: int, n_groups: int, n_classes: int) -> No
     rng = np.random.default_rng(seed)
     numbers = np.unique(rng.integers(0, n_groups, 120), return_inverse=True)[1]
     labels = rng.integers(0, n_classes, 120)
-    folds = grouped_folds(labels, numbers, 5)
-    for fold in range(5):
-        require_whole(numbers, np.flatnonzero(folds == fold), np.flatnonzero(folds != fold))
-    assert len(np.unique(folds)) == min(5, numbers.max() + 1)
+    names = [f"g{number}" for number in numbers]
+    for folds in (
+        grouped_folds(labels, numbers, 5),
+        folds_within("classification", labels, np.arange(120) % 3, names),
+    ):
+        for fold in range(5):
+            require_whole(numbers, np.flatnonzero(folds == fold), np.flatnonzero(folds != fold))
+        assert len(np.unique(folds)) == min(5, numbers.max() + 1)
 
 
-def test_folds_are_stratified_and_of_about_equal_size() -> None:
+def test_numbers_and_shares_of_groups() -> None:
+    found = group_numbers(["b", None, "a", "b", None], 5)
+    assert found is not None
+    assert found.tolist() == [0, 1, 2, 0, 3]  # a sample without a group is one of its own
+    assert group_numbers(None, 3) is group_numbers([None] * 3, 3) is None
+    with pytest.raises(InputError, match="3 samples, but groups of 2; give one per sample"):
+        group_numbers(["a", "b"], 3)
     rng = np.random.default_rng(0)
     numbers = np.unique(rng.integers(0, 60, 600), return_inverse=True)[1]
     labels = rng.integers(0, 3, len(numbers))
@@ -278,51 +266,38 @@ def test_folds_are_stratified_and_of_about_equal_size() -> None:
     assert np.abs(table / table.sum(axis=0) - 0.2).max() < 0.04
 
 
-SOURCE = ArraySource({"a": np.eye(4)}, ["cat", "cat", "cat", "dog"], ["x", "x", "y", "y"])
-
-
-def test_one_class_is_named() -> None:
-    with pytest.raises(InputError, match=r"all labels are of one class, 'dog' \(2 samples\)"):
-        require_two_classes(np.array([1, 1]), ["cat", "dog"])
-    with pytest.raises(InputError, match="one class, 1 "):
-        require_two_classes(np.array([1, 1]))
-
-
-def test_the_domains_that_are_used_count() -> None:
-    require_classes_to_tell_apart(SOURCE)
-    require_classes_to_tell_apart(SOURCE, ["y"])
-    with pytest.raises(InputError, match="one class, 'cat'"):
-        require_classes_to_tell_apart(SOURCE, ["x"])
-
-
-def test_no_labels_are_not_one_class() -> None:
+def test_labels_that_vary() -> None:
+    source = ArraySource({"a": np.eye(4)}, ["cat", "cat", "cat", "dog"], ["x", "x", "y", "y"])
     require_two_classes(np.empty(0, np.int64))
-    require_classes_to_tell_apart(SOURCE, [])
+    for domains in (None, ["y"], []):
+        require_classes_to_tell_apart(source, domains)
+    for call, says in (
+        (lambda: require_classes_to_tell_apart(source, ["x"]), "one class, 'cat'"),
+        (lambda: require_two_classes(np.array([1, 1])), "one class, 1 "),
+        (lambda: require_two_classes(np.array([1, 1]), ["cat", "dog"]), r"'dog' \(2 samples\)"),
+    ):
+        with pytest.raises(InputError, match=says):
+            call()
 
 
-@pytest.fixture
-def features(monkeypatch: pytest.MonkeyPatch) -> NDArray[Any]:
+def test_standardised_features(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven rows in blocks of three; the last feature is constant."""
     monkeypatch.setattr(module, "_ROWS", 3)
     rows = np.random.default_rng(0).normal(3, 2, size=(7, 4))
     rows[:, 3] = 0.1
-    return rows
-
-
-def test_mean_and_standard_deviation(features: NDArray[Any]) -> None:
-    mean, std = mean_and_std(features)
-    np.testing.assert_allclose(mean, features.mean(axis=0))
-    np.testing.assert_allclose(std[:3], features[:, :3].std(axis=0))
-    mean, std = mean_and_std(features[:3])
+    mean, std = mean_and_std(rows)
+    np.testing.assert_allclose(mean, rows.mean(axis=0))
+    np.testing.assert_allclose(std[:3], rows[:, :3].std(axis=0))
+    found = standardised(rows, mean, std, "float64")
+    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(found.std(axis=0), [1, 1, 1, 0])
+    assert standardised(rows, mean, std).dtype == np.float32
+    mean, std = mean_and_std(rows[:3])
     assert mean[3] != 0.1  # rounded
     assert std[3] == 0
 
 
-def test_standardised_features(features: NDArray[Any]) -> None:
-    found = standardised(features, *mean_and_std(features), "float64")
-    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(found.std(axis=0), [1, 1, 1, 0])
-    assert standardised(features, *mean_and_std(features)).dtype == np.float32
+# --- fits that leave samples out ------------------------------------------------------------------
 
 
 def test_splits_by_left_out_domains() -> None:
@@ -358,6 +333,8 @@ def test_splits_by_left_out_domains() -> None:
             )
             masks.add((~training).tobytes())
     assert sets == [len(masks)]
+    (nothing,) = predict_splits_by(left_out_ridges, samples, 3, [Split(training | True, ())])
+    assert (nothing.partitions, nothing.rest.shape[1:]) == ([], (0, 3))  # is left out
     assert len(masks) < sum(len(np.unique(p[t])) + 1 for t, parts in splits for p in parts)
 
 
@@ -368,18 +345,12 @@ def _without(samples: Samples, left_out: Any, rows: Any) -> Any:
     return left_out_ridges(kept, 3, [{1}])[0]
 
 
-def _blas_threads() -> set[int]:
+def blas_pools() -> set[int]:
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
 
-def test_small_problems_use_one_blas_thread() -> None:
-    with threadpool_limits(2, user_api="blas"):
-        if _blas_threads() != {2}:
-            pytest.skip("this BLAS cannot use two threads")
-        assert call_for_sets(_blas_threads, [()], 1, on_cpu=True) == [{1}]
-
-
-def test_small_sets_are_computed_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small sets are computed at the same time, with one thread of BLAS each; others one by one."""
     monkeypatch.setattr(left_out, "cpu_count", lambda: 2)
     both = Barrier(2)
 
@@ -388,13 +359,8 @@ def test_small_sets_are_computed_at_the_same_time(monkeypatch: pytest.MonkeyPatc
         return number
 
     assert call_for_sets(wait, [(1,), (2,)], LARGE - 1, on_cpu=True) == [1, 2]
-
-
-@pytest.mark.parametrize(("size", "on_cpu"), [(LARGE, True), (1, False)])
-def test_other_sets_are_computed_one_by_one(
-    size: int, on_cpu: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Many calls in one thread: two would share them."""
-    monkeypatch.setattr(left_out, "cpu_count", lambda: 2)
-    threads = call_for_sets(get_ident, [()] * 500, size, on_cpu=on_cpu)
-    assert len(set(threads)) == 1
+    for size, on_cpu in ((LARGE, True), (1, False)):  # many calls: two threads would share them
+        assert len(set(call_for_sets(get_ident, [()] * 500, size, on_cpu=on_cpu))) == 1
+    with threadpool_limits(2, user_api="blas"):
+        if blas_pools() == {2}:  # else this BLAS cannot use two threads
+            assert call_for_sets(blas_pools, [()], 1, on_cpu=True) == [{1}]
