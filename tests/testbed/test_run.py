@@ -120,6 +120,7 @@ def test_scores_that_some_models_lack_or_that_others_add(tmp_path: Path) -> None
     names: dict[str, Any] = {"__name__": None}
     exec("def typed(X, y): return -float(X.std())", names)  # a function without a module
     scores.register(scores.Score("typed", names["typed"]))
+    features: Any
     features, y, domains = arrays()
     rng, one_hot = np.random.default_rng(1), np.eye(3)[y.astype(int)]
     heads: Any = {
