@@ -271,11 +271,12 @@ def test_labels_that_vary() -> None:
     require_two_classes(np.empty(0, np.int64))
     for domains in (None, ["y"], []):
         require_classes_to_tell_apart(source, domains)
-    for call, says in (
+    calls: list[tuple[Any, str]] = [
         (lambda: require_classes_to_tell_apart(source, ["x"]), "one class, 'cat'"),
         (lambda: require_two_classes(np.array([1, 1])), "one class, 1 "),
         (lambda: require_two_classes(np.array([1, 1]), ["cat", "dog"]), r"'dog' \(2 samples\)"),
-    ):
+    ]
+    for call, says in calls:
         with pytest.raises(InputError, match=says):
             call()
 
