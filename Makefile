@@ -75,7 +75,7 @@ wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty env
 slow: $(VENV)/backends acceptance cluster worlds fuzz versions lowest  ## run what takes too long for CI; hours
 
 worlds: $(VENV)/dev  ## try what is recommended in all simulated zoos
-	OODZOO_WORLDS=all $(BIN)/python -m pytest $(PARALLEL) tests/maths
+	OODZOO_WORLDS=all $(BIN)/python -m pytest $(PARALLEL) tests/maths/test_worlds.py
 
 fuzz: $(VENV)/dev  ## try 20,000 damaged files of each kind, 2,000 histories of a store, all kills
 	OODZOO_FUZZ=20000 OODZOO_HISTORIES=2000 OODZOO_KILL_STEP=1 $(BIN)/python -m pytest \

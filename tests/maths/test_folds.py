@@ -96,15 +96,13 @@ def test_discriminability_equals_the_evidence_ratio_and_the_remark(case: str) ->
         assert fold.skipped == tuple(sorted({0, 1, 2} - set(classes.tolist())))
         assert np.isnan(fold.alpha[list(fold.skipped)]).all()
         Y_i, Y = bayes.one_hot(y_i, 3), bayes.one_hot(y, 3)
+        formulas: list[Any] = [bayes.ratio, bayes.remark, bayes.marginals]
         ratio, remark, marginals = (
             np.mean(
-                [
-                    formula(Phi_i, Y_i[:, c], Phi, Y[:, c], fold.alpha[c], fold.beta[c])
-                    for c in classes
-                ],
+                [of(Phi_i, Y_i[:, c], Phi, Y[:, c], fold.alpha[c], fold.beta[c]) for c in classes],
                 axis=0,
             )
-            for formula in (bayes.ratio, bayes.remark, bayes.marginals)
+            for of in formulas
         )
         assert fold.discriminability == pytest.approx(ratio / len(y_i), rel=1e-8)
         assert fold.discriminability == pytest.approx(remark / len(y_i), rel=1e-8)

@@ -78,11 +78,10 @@ def test_predictions_of_left_out_domains(
                 expected = expect(*samples, left_out, settings_, n_classes)
                 np.testing.assert_allclose(path, expected, rtol=1e-6, atol=1e-5)
                 assert path.dtype == np.float32
-        for left_out in ({0}, {1, 2}):
+        for some in ({0}, {1, 2}):
             # all left-out samples but one are scrambled: its prediction stays the same
             one, two = (
-                predict(each, 3, [left_out], device)[0]
-                for each in (samples, scrambled(samples, left_out))
+                predict(each, 3, [some], device)[0] for each in (samples, scrambled(samples, some))
             )
             np.testing.assert_allclose(two[:, 0], one[:, 0], atol=1e-6)
             assert np.abs(two[:, 1:] - one[:, 1:]).max() > 1
@@ -224,7 +223,8 @@ def test_regressions(n: int, d: int) -> None:
     for left_out in ({0}, {1, 2}):
         (found,) = left_out_regressions(samples, 2, [left_out])
         out = np.isin(samples.domains, list(left_out))
-        training = Samples(*(each[~out] for each in samples))
+        parts: list[Any] = [each[~out] for each in samples]
+        training = Samples(*parts)
         for path, value in zip(found, RIDGES, strict=True):
             others = samples.features[out]
             expected = oracle.regression(training.features, training.labels, others, value)
@@ -239,9 +239,9 @@ def test_regressions(n: int, d: int) -> None:
     for (used, partitions), ((inside,), rest) in zip(splits, predicted, strict=True):
         folds = np.where(used, partitions[0], -1)
         for at, value in enumerate(RIDGES):
-            expected = split_ridge(samples.features, samples.labels, folds, value)
-            np.testing.assert_allclose(inside[at], expected[0], rtol=1e-8, atol=1e-8)
-            np.testing.assert_allclose(rest[at], expected[1], rtol=1e-8, atol=1e-8)
+            literal = split_ridge(samples.features, samples.labels, folds, value)
+            np.testing.assert_allclose(inside[at], literal[0], rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(rest[at], literal[1], rtol=1e-8, atol=1e-8)
 
 
 @settings(max_examples=10, deadline=None)

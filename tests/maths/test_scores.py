@@ -291,7 +291,7 @@ def test_gbc_of_components(n_components: int | None) -> None:
     for shape in SHAPES:
         X, y, _ = problem(*shape, separation=0.2)
         for covariance in ("spherical", "diagonal"):
-            value = scores.gbc(X, y, covariance, n_components, floor=0.1)  # type: ignore[arg-type]
+            value = scores.gbc(X, y, covariance, n_components, floor=0.1)
             expected = oracle.gbc(X, y, covariance, n_components, floor=0.1)
             assert value == pytest.approx(expected, rel=1e-7, abs=1e-300)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.ranking.data import simulate_models
 from tests.ranking.test_tasks import models
@@ -232,6 +232,7 @@ FACTS = st.builds(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     facts=st.dictionaries(st.sampled_from("abcdef"), FACTS, min_size=1),
     max_ms=st.none() | st.integers(1, 9),

@@ -43,7 +43,7 @@ NOISE = {"a": 0.5, "b": 1.0, "c": 1.4, "d": 2.0, "e": 4.0}
 NAMES = ("d0", "d1", "d2", "d3")
 
 
-def by_domain(features: Arrays, y: Any, domains: Any) -> dict[str, Data]:
+def by_domain(features: Any, y: Any, domains: Any) -> dict[str, Data]:
     names = np.unique(domains).tolist()
     return {m: {d: (X[domains == d], y[domains == d]) for d in names} for m, X in features.items()}
 
@@ -714,4 +714,4 @@ def test_a_ranking_is_a_sequence_of_rows(ranking: Ranking) -> None:
         (slow, "c", KeyError, "model 'c' is not ranked: it takes 99 ms"),
     ):
         with pytest.raises(error, match=says):
-            of[key]  # type: ignore[index]
+            of[key]

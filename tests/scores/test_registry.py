@@ -83,8 +83,9 @@ def test_scores_are_registered_and_removed() -> None:
     ],
 )
 def test_scores_that_cannot_be_registered(options: dict[str, Any], says: str) -> None:
+    settings: dict[str, Any] = {"name": "mine", "function": len}
     with pytest.raises(ValueError, match=says):
-        scores.register(scores.Score(**({"name": "mine", "function": len} | options)))
+        scores.register(scores.Score(**(settings | options)))
 
 
 class Object:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 
 from oodzoo.features.importing import import_features
@@ -15,8 +13,6 @@ from oodzoo.store.feature_store import FeatureStore
 
 Floats = NDArray[np.float64]
 Arrays = tuple[dict[str, Any], Any, Any]
-
-DEVICES = [None, pytest.param("cpu", marks=pytest.mark.skipif(not find_spec("torch"), reason=""))]
 
 
 def arrays() -> Arrays:

@@ -1,15 +1,20 @@
-"""Selection over concatenated models."""
+"""Selection over concatenated models: moments, both methods, caches."""
+
+from __future__ import annotations
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.selection.data import Arrays, store, two_models
+from tests.selection.data import Arrays, arrays, store, two_models
 
 from oodzoo.errors import InputError
 from oodzoo.features.source import ArraySource, StoreSource
+from oodzoo.moments import Moments
+from oodzoo.selection.concatenation import concatenated_moments, concatenated_samples
 from oodzoo.selection.select import SelectionSummary, select_features
+from oodzoo.selection.selector import SpikeSlabSelector
 
 
 @pytest.fixture
@@ -69,16 +74,6 @@ def test_a_store_keeps_the_selection(tmp_path: Path) -> None:
     assert len(list(folder.iterdir())) == 2
 
 
-def test_wrong_options(data: Arrays) -> None:
-    source = ArraySource(*data)
-    with pytest.raises(InputError, match="one of consistent, paper, got 'lasso'"):
-        select_features(source, method="lasso")
-    with pytest.raises(InputError, match=r"threshold=0.9 only applies to the method 'paper'"):
-        select_features(source, threshold=0.9)
-    kept = [len(select_features(source, method="paper", threshold=t).columns) for t in (0.5, 0.0)]
-    assert kept[0] < kept[1]
-
-
 @pytest.mark.parametrize("method", ["consistent", "paper"])
 def test_summary_survives_json(data: Arrays, method: str) -> None:
     summary = select_features(ArraySource(*data), ["one", "two"], method=method).summary()
@@ -86,14 +81,6 @@ def test_summary_survives_json(data: Arrays, method: str) -> None:
     assert SelectionSummary.from_dict(document) == summary
     with pytest.raises(InputError, match="the selection"):
         SelectionSummary.from_dict(document | {"n_selected": "many"})
-
-
-def test_one_class_only() -> None:
-    features, domains = {"m": np.random.default_rng(0).normal(size=(20, 3))}, ["a", "b"] * 10
-    labels = ["cat" if at % 2 else ("cat", "dog")[at % 4 // 2] for at in range(20)]
-    source = ArraySource(features, labels, domains)
-    with pytest.raises(InputError, match=r"one class, 'cat' \(10 samples\)"):
-        select_features(source, ["m"], ["b"])
 
 
 @pytest.mark.parametrize("method", ["consistent", "paper"])
@@ -111,3 +98,84 @@ def test_a_large_offset_changes_nothing(size: float, method: str) -> None:
     )
     for model in features:
         np.testing.assert_array_equal(one.masks[model], two.masks[model])
+
+
+def test_selects_among_the_concatenated_features(data: Arrays) -> None:
+    features, y, domains = data
+    selection = select_features(ArraySource(features, y, domains), ["two", "one"], method="paper")
+    X = np.concatenate([features["two"], features["one"]], axis=1)
+    mask = SpikeSlabSelector().fit(X, y).get_support()
+    assert np.array_equal(selection.columns.by_model["two"], np.flatnonzero(mask[:3]))
+    assert np.array_equal(selection.columns.by_model["one"], np.flatnonzero(mask[3:]))
+    assert 0 < len(selection.columns) < selection.n_features == 10
+
+
+def test_fewer_samples_than_features() -> None:
+    rng = np.random.default_rng(1)
+    y, domains = np.tile([0, 1, 2], 10), np.repeat(["a", "b"], 15)
+    features = {name: rng.normal(size=(30, 25)) for name in ("one", "two")}
+    features["two"][:, :3] += 2 * np.eye(3)[y]
+    source = ArraySource(features, y, domains)
+    selection = select_features(source, ["one", "two"], method="paper")
+    moments = concatenated_moments(source, ["one", "two"])
+    selector = SpikeSlabSelector().fit_moments(moments)
+    inclusion = np.concatenate([selection.inclusion["one"], selection.inclusion["two"]], axis=1)
+    np.testing.assert_allclose(inclusion, selector.inclusion_, atol=1e-6)
+    assert set(range(3)) <= set(selection.columns.by_model["two"])
+
+
+def test_a_class_that_the_domains_lack() -> None:
+    """Nothing is kept for it, whether fitted to samples or to moments."""
+    rng = np.random.default_rng(2)
+    y = np.concatenate([np.tile([0, 1], 20), np.tile([0, 1, 2], 10)])
+    domains = np.repeat(["a", "b"], [40, 30])
+    for d in (5, 60):
+        X = rng.normal(size=(70, d))
+        X[:, 0] += 3 * y
+        selection = select_features(ArraySource({"x": X}, y, domains), ["x"], ["a"], method="paper")
+        assert selection.inclusion["x"].shape == (3, d)
+        assert not selection.masks["x"][2].any()
+        assert selection.masks["x"][0, 0]
+
+
+@pytest.mark.parametrize("kind", ["arrays", "store"])
+@pytest.mark.parametrize("models", [["good", "fair", "noise"], ["noise", "good"], ["fair"]])
+@pytest.mark.parametrize("domains", [None, ["c", "a"]])
+def test_moments_are_those_of_the_concatenated_features(
+    kind: str, models: list[str], domains: list[str] | None, tmp_path: Path
+) -> None:
+    features, y, domain_of = arrays()
+    source = (
+        ArraySource(features, y, domain_of) if kind == "arrays" else StoreSource(store(tmp_path))
+    )
+    rows = np.isin(domain_of, domains or ["a", "b", "c"])
+    concatenated = np.hstack([features[model] for model in models])[rows]
+    expected = Moments.of(concatenated, y[rows], 3)
+    for _ in range(2):  # computed, then from the cache
+        found = concatenated_moments(source, models, domains)
+        for name, array in expected.to_dict().items():
+            np.testing.assert_allclose(found.to_dict()[name], array, rtol=1e-10, atol=1e-10)
+
+
+def test_samples_are_concatenated_in_the_order_of_models_and_domains() -> None:
+    features, y, domain_of = arrays()
+    X, labels = concatenated_samples(
+        ArraySource(features, y, domain_of), ["fair", "good"], ["c", "a"]
+    )
+    rows = np.concatenate([np.flatnonzero(domain_of == domain) for domain in "ca"])
+    np.testing.assert_array_equal(X, np.hstack([features["fair"], features["good"]])[rows])
+    np.testing.assert_array_equal(labels, y[rows])
+
+
+def test_a_pair_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = store(tmp_path)
+    source = StoreSource(opened)
+    first = concatenated_moments(source, ["good", "fair"])
+    assert len(list((opened.path / "cache" / "cross").glob("*.npz"))) == 3, "one for each domain"
+
+    def never(*_: object) -> None:
+        raise AssertionError("the pair is cached")
+
+    monkeypatch.setattr("oodzoo.selection.concatenation._compute_cross", never)
+    second = concatenated_moments(source, ["fair", "good"])
+    np.testing.assert_array_equal(second.gram[:5, 5:], first.gram[7:, :7])

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from tests.oracles import contributions as oracle
 from tests.oracles.ridge import left_out_ridge
 
-from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 from oodzoo.heads.ridge import SETTINGS
@@ -101,23 +100,6 @@ def test_other_domains_have_no_influence() -> None:
     assert one == two
 
 
-def test_units_of_features_do_not_matter() -> None:
-    features, y, domains = domains_and_features(3)
-    rng = np.random.default_rng(0)
-    scaled = {m: each * rng.uniform(0.1, 10, each.shape[1]) + 5 for m, each in features.items()}
-    one, two = (selected(each, y, domains).columns.by_model for each in (features, scaled))
-    for model in features:
-        assert np.array_equal(one[model], two[model])
-
-
-def test_two_domains() -> None:
-    """Without one of them there is a single one, of which parts are left out."""
-    features, y, domains = domains_and_features(4)
-    selection = selected(features, y, domains, ["consistent", "noise"], ["a", "b"])
-    assert len(selection.columns.by_model["consistent"]) >= 5
-    assert all(each.log_likelihood is not None for each in selection.numbers_tried)
-
-
 def test_all_features_that_help_are_kept_if_no_number_can_be_compared() -> None:
     """Without one of two domains, the other one is a single group and has no parts."""
     features, y, domains = domains_and_features(5)
@@ -131,15 +113,6 @@ def test_all_features_that_help_are_kept_if_no_number_can_be_compared() -> None:
     assert all(each.log_likelihood is None for each in selection.numbers_tried)
     helpful = sum(int((each > 0).sum()) for each in selection.contributions.values())
     assert len(selection.columns) == helpful == selection.numbers_tried[-1].n_selected
-
-
-def test_no_feature_that_does_not_help_is_kept() -> None:
-    features, y, domains = domains_and_features(6)
-    selection = selected(features, y, domains)
-    helpful = sum(int((each > 0).sum()) for each in selection.contributions.values())
-    assert selection.numbers_tried[-1].n_selected == helpful < selection.n_features
-    for model, columns in selection.columns.by_model.items():
-        assert (selection.contributions[model][columns] > 0).all()
 
 
 def test_nothing_helps() -> None:
@@ -185,19 +158,6 @@ def test_a_part_of_many_samples_decides(monkeypatch: pytest.MonkeyPatch) -> None
     assert np.array_equal(samples.features, both)
     assert np.array_equal(samples.labels, y[rows])
     assert np.array_equal(np.array(source.domains)[samples.domains], domains[rows])
-
-
-def test_one_domain() -> None:
-    features, y, domains = domains_and_features(8)
-    with pytest.raises(InputError, match=r"needs two or more domains, got 'a'; .* 'paper'"):
-        selected(features, y, domains, None, ["a"])
-
-
-def test_domains_without_a_common_class() -> None:
-    y, domains = np.array([0, 1, 2, 3] * 10), np.array(["a", "a", "b", "b"] * 10)
-    X = np.random.default_rng(0).normal(size=(40, 5))
-    with pytest.raises(InputError, match=r"no class is in two of the domains 'a', 'b'"):
-        selected({"m": X}, y, domains)
 
 
 def test_a_class_that_one_domain_has() -> None:

@@ -33,12 +33,6 @@ def test_chosen_heads_have_the_accuracy_of_their_records(rule: str) -> None:
             assert record.accuracy == right.mean()
 
 
-def test_every_run_has_a_record_at_every_checkpoint() -> None:
-    found = sweep(planted(), 3, draws=2, trials=2, steps=30, checkpoint_every=10)
-    assert len(found.records) == 2 * 2 * 6 * 4
-    assert {record.step for record in found.records} == {0, 10, 20, 29}
-
-
 def test_the_test_domain_is_not_looked_at() -> None:
     """With other features and labels there, all that is chosen without the oracle stays."""
     samples = planted(4)
@@ -118,14 +112,6 @@ def test_splits_keep_groups_whole_and_accuracies_are_of_their_own_size() -> None
             right = head.head.logits(samples.features[rows]).argmax(axis=1) == samples.labels[rows]
             assert accuracy[domain] == pytest.approx(right.mean())
     assert len(sizes) > 1
-
-
-def test_groups_of_one_sample_change_nothing() -> None:
-    one, two = (
-        sweep(planted(), 3, draws=2, trials=2, steps=20, groups=groups).records
-        for groups in (None, list(range(72)))
-    )
-    assert one == two
 
 
 def test_the_search_space_reaches_the_draws() -> None:

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.oracles import contributions as oracle
-from tests.selection.data import DEVICES, arrays, store
+from tests.selection.data import arrays, store
 
-from oodzoo.errors import InputError
 from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.selection import contributions as module
 from oodzoo.selection.contributions import Contributions, contributions
@@ -37,7 +36,6 @@ def computed(X: Floats, y: Any, domains: Any, **options: Any) -> Contributions:
     return contributions(source, ["a", "b"], source.domains, **options)
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(("n", "d"), [(60, 12), (30, 50)])
 def test_formula(n: int, d: int, device: str | None) -> None:
     X, y, domains = problem(0, n, d)
@@ -49,14 +47,6 @@ def test_formula(n: int, d: int, device: str | None) -> None:
         assert found.total[:3].min() > found.total[3:].max()
 
 
-def test_they_add_up_to_the_covariance_of_predictions_and_labels() -> None:
-    X, y, domains = problem(1)
-    doubled = computed(np.hstack([X, X]), y, domains)  # copies share the contribution
-    single = computed(X, y, domains)
-    assert doubled.total.sum() == pytest.approx(single.total.sum(), rel=0.05)
-    np.testing.assert_allclose(doubled.total[:12], doubled.total[12:], rtol=1e-4, atol=1e-7)
-
-
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 99), scale=st.floats(1e-3, 1e3), shift=st.floats(-1e3, 1e3))
 def test_units_of_features_do_not_matter(seed: int, scale: float, shift: float) -> None:
@@ -65,25 +55,6 @@ def test_units_of_features_do_not_matter(seed: int, scale: float, shift: float) 
     expected = computed(X, y, domains).total
     found = computed(X * scales + shift, y, domains).total
     np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
-
-
-def test_a_feature_with_other_classes_in_each_domain_has_a_negative_contribution() -> None:
-    """Each domain permutes the classes: the feature is informative within a domain only."""
-    rng = np.random.default_rng(0)
-    y, domains = np.tile([0, 1, 2], 60), np.repeat([0, 1, 2], 60)
-    X = rng.normal(size=(180, 9))
-    X[:, :3] += 2 * np.eye(3)[y]
-    X[:, 3:6] += 4 * np.eye(3)[(y + domains) % 3]
-    total = computed(X, y, domains).total
-    assert (total[:3] > 0.02).all()
-    assert (total[3:6] < 0).all()
-
-
-def test_a_shift_of_a_domain_changes_little() -> None:
-    X, y, domains = problem(2, n=300)
-    moved = X + np.where(domains == 1, 3.0, 0.0)[:, None] * (np.arange(12) == 0)
-    before, after = computed(X, y, domains).total, computed(moved, y, domains).total
-    assert after[0] > 0.3 * before[0] > 10 * np.abs(before[3:]).max() / 3
 
 
 def test_a_class_in_one_domain_is_not_contributed_to() -> None:
@@ -114,16 +85,6 @@ def test_a_single_domain_is_divided_into_three_parts() -> None:
     assert not contributions(source, ["m"], source.domains).total.any()
 
 
-def test_other_domains_have_no_influence() -> None:
-    X, y, domains = problem(6)
-    changed = np.where((domains == 2)[:, None], 5 - 7 * X, X)
-    one, two = (
-        contributions(ArraySource({"m": each}, labels, domains), ["m"], ["0", "1"]).total
-        for each, labels in ((X, y), (changed, np.where(domains == 2, 2 - y, y)))
-    )
-    assert np.array_equal(one, two)
-
-
 def test_many_samples_are_thinned_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, domains = problem(7, n=600)
     monkeypatch.setattr(module, "MAX_SAMPLES", 150)
@@ -141,12 +102,6 @@ def test_many_samples_are_thinned_evenly(monkeypatch: pytest.MonkeyPatch) -> Non
     np.testing.assert_allclose(found, total, atol=1e-5 * np.abs(total).max())
 
 
-def test_a_large_offset_changes_nothing() -> None:
-    X, y, domains = problem(8)
-    expected = computed(X, y, domains).total
-    np.testing.assert_allclose(computed(X + 1e8, y, domains).total, expected, atol=1e-5)
-
-
 def test_a_store_keeps_them(tmp_path: Path) -> None:
     features, y, domains = arrays()
     source = StoreSource(store(tmp_path))
@@ -159,13 +114,6 @@ def test_a_store_keeps_them(tmp_path: Path) -> None:
     codes = np.unique(domains, return_inverse=True)[1]
     total, _ = oracle.contributions(X, y, codes, 3)
     np.testing.assert_allclose(first.total, total, atol=1e-5)
-
-
-def test_invalid_features() -> None:
-    X, y, domains = problem(9)
-    X[4, 5] = np.nan
-    with pytest.raises(InputError, match=r"model 'b', domain '1'.*NaN"):
-        computed(X, y, domains)
 
 
 @pytest.mark.parametrize(("n", "d"), [(60, 12), (30, 50)])
@@ -201,14 +149,6 @@ def test_informative_features_are_selected(kind: str, method: str) -> None:
     assert len(selection.classes) == 2
 
 
-def test_many_samples_of_numbers_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SAMPLES", 40)
-    X, _, domains = problem(2, 240)
-    source = ArraySource({"a": X}, X[:, :1], domains)
-    rows = module.thinned(source, source.domains)
-    assert 35 <= sum(map(len, rows.values())) <= 60
-
-
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_the_number_of_features_does_not_depend_on_the_unit(scale: float) -> None:
     """Also where the numbers of a domain are constant."""
@@ -227,10 +167,7 @@ def test_the_paper_selects_for_numbers_far_from_zero() -> None:
     rng = np.random.default_rng(0)
     X, domains = rng.normal(size=(200, 10)), np.arange(200) % 4
     y = X[:, :3].sum(axis=1) + 0.1 * rng.normal(size=200)
-    kept = [
-        select_features(ArraySource({"a": X}, y + offset, domains), ["a"], method="paper")
-        .columns.by_model["a"]
-        .tolist()
-        for offset in (0.0, 1e9)
-    ]
-    assert kept[0] == kept[1] == [0, 1, 2]
+    for offset in (0.0, 1e9):
+        source = ArraySource({"a": X}, y + offset, domains)
+        kept = select_features(source, ["a"], method="paper").columns.by_model["a"]
+        assert kept.tolist() == [0, 1, 2]

@@ -58,18 +58,6 @@ def test_the_rule_lies_between_its_parts() -> None:
         assert many.rescaled(np.ones(2)) is many
 
 
-def test_features_have_unit_variance_and_targets_their_factor() -> None:
-    given = moments()
-    found = scale_moments(given)
-    assert found is not None
-    assert isinstance(found.data, Data)
-    np.testing.assert_allclose(np.diag(found.data.gram), given.n - 1)
-    centred = given.squares - given.target_sum**2 / given.n
-    np.testing.assert_allclose(found.data.squares, centred * found.factors**2)
-    assert found.data.n == given.n - 1
-    assert (np.abs(found.correlations) <= 1 + 1e-12).all()
-
-
 def test_without_centring_and_scale_nothing_is_touched() -> None:
     given = moments()
     found = scale_moments(given, rule="none", centre=False)

@@ -1,4 +1,4 @@
-"""Seeds, splits and draws against values of the reference."""
+"""DomainBed's protocol and rules against values of the reference."""
 
 from __future__ import annotations
 
@@ -8,25 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.heads.partition import require_whole
 
-from oodzoo.errors import InputError
 from oodzoo.heads.domainbed.protocol import (
     Hyperparameters,
     folds,
     hyperparameters,
-    require_search_space,
     seed_hash,
     split,
 )
-
-
-def test_seed_of_the_reference() -> None:
-    assert seed_hash(0, 0) == 894182419
-
-
-def test_split_of_the_reference() -> None:
-    inside, outside = split(10, trial=0, domain=0)
-    assert outside.tolist() == [2, 3]
-    assert sorted([*inside, *outside]) == list(range(10))
+from oodzoo.heads.domainbed.rules import Record, cell, chosen
 
 
 def test_splits_differ_between_trials_and_domains() -> None:
@@ -50,12 +39,6 @@ def test_a_split_keeps_groups_whole(seed: int, n: int, n_groups: int, trial: int
         assert len(outside) == sizes.min()
 
 
-def test_proportions_of_grouped_splits() -> None:
-    groups = np.repeat(np.arange(100), 7).tolist()
-    shares = [len(split(700, trial, 0, groups).outside) / 700 for trial in range(20)]
-    assert np.allclose(shares, 0.2)
-
-
 @pytest.mark.parametrize("groups", [[None] * 50, list(range(50)), [*range(25), *[None] * 25]])
 def test_groups_of_one_sample_change_nothing(groups: list[int | None]) -> None:
     for trial in range(3):
@@ -67,15 +50,6 @@ def test_large_groups_are_not_held_out_more_often() -> None:
     groups = [*["large"] * 20, *np.repeat(np.arange(40), 2).tolist()]
     held_out = [0 in split(100, trial, 0, groups).outside for trial in range(400)]
     assert 0.01 < np.mean(held_out) < 0.2
-
-
-def test_one_group_cannot_be_split() -> None:
-    with pytest.raises(InputError, match="at least two groups"):
-        split(10, 0, 0, ["a"] * 10)
-
-
-def test_draw_zero_is_the_default() -> None:
-    assert hyperparameters(0, trial=1) == Hyperparameters(5e-5, 0.0, 32, 0.0)
 
 
 def test_a_draw_is_made_as_in_the_reference() -> None:
@@ -98,11 +72,6 @@ def test_batch_sizes_of_domainnet() -> None:
     assert hyperparameters(0, 2, "DomainNet") == hyperparameters(0, 2)
 
 
-def test_unknown_search_space() -> None:
-    with pytest.raises(InputError, match="'PACS'; expected one of default, DomainNet"):
-        require_search_space("PACS")
-
-
 def test_draws_stay_in_their_ranges_and_differ() -> None:
     drawn = [hyperparameters(draw, trial) for draw in range(1, 40) for trial in range(3)]
     assert all(1e-5 <= h.lr <= 10**-3.5 for h in drawn)
@@ -119,5 +88,77 @@ def test_folds_of_four_domains() -> None:
     assert len(found) == 10
 
 
-def test_two_domains_have_no_pairs() -> None:
-    assert folds([0, 1], [1]) == ((1,),)
+def record(
+    test_domains: tuple[int, ...],
+    inside: list[float],
+    outside: list[float],
+    draw: int = 0,
+    step: int = 0,
+) -> Record:
+    return Record(
+        test_domains,
+        0,
+        draw,
+        step,
+        Hyperparameters(),
+        dict(enumerate(inside)),
+        dict(enumerate(outside)),
+    )
+
+
+def test_training_domain_validation_looks_at_the_others_out_splits() -> None:
+    records = [
+        record((0,), [0.9, 0, 0], [0.9, 0.5, 0.5], draw=0),  # best on the test domain
+        record((0,), [0.1, 0, 0], [0.0, 0.4, 0.8], draw=1),  # best on the average of the others
+        record((0,), [0.2, 1, 1], [1.0, 0.3, 0.3], draw=2),
+    ]
+    found = chosen("training-domain", 0, 0, records)
+    assert found is records[1]
+    assert found.accuracy == 0.1
+
+
+def test_leave_one_domain_out_looks_at_the_runs_without_two_domains() -> None:
+    records = []
+    for draw, (one, two) in enumerate([(0.2, 0.9), (0.6, 0.6), (0.5, 0.5)]):
+        records += [
+            record((0,), [0.3, 1, 1], [1, 1, 1], draw),
+            record((0, 1), [0, one, 1], [0, 0, 0], draw),
+            record((0, 2), [0, 1, two], [0, 0, 0], draw),
+            record((1, 2), [0, 1, 1], [1, 1, 1], draw),
+        ]
+    found = chosen("leave-one-domain-out", 0, 0, records)
+    assert found is not None
+    assert (found.draw, found.test_domains) == (1, (0,))
+
+
+def test_leave_one_domain_out_needs_all_pairs() -> None:
+    records = [record((0,), [1, 1, 1], [1, 1, 1]), record((0, 1), [1, 1, 1], [1, 1, 1])]
+    assert chosen("leave-one-domain-out", 0, 0, records) is None
+
+
+def test_oracle_looks_at_the_last_step_only() -> None:
+    records = [
+        record((0,), [0.1, 1, 1], [0.9, 1, 1], draw=0, step=0),
+        record((0,), [0.2, 1, 1], [0.3, 1, 1], draw=0, step=300),
+        record((0,), [0.3, 1, 1], [0.2, 1, 1], draw=1, step=0),
+        record((0,), [0.4, 1, 1], [0.4, 1, 1], draw=1, step=300),
+    ]
+    assert chosen("oracle", 0, 0, records) is records[3]
+
+
+def test_equals_first_step_and_last_draw() -> None:
+    records = [
+        record((0,), [0, 0, 0], [0, 0.5, 0.5], draw, step) for draw in (0, 1) for step in (0, 300)
+    ]
+    assert chosen("training-domain", 0, 0, records) is records[2]
+
+
+def test_only_the_trial_that_is_asked_for() -> None:
+    assert chosen("oracle", 0, 1, [record((0,), [1, 1], [1, 1])]) is None
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "text"), [([0.5], "50.0 +/- 0.0"), ([0.8, 0.82, 0.84], "82.0 +/- 0.9")]
+)
+def test_cell(accuracies: list[float], text: str) -> None:
+    assert cell(accuracies) == text
