@@ -348,8 +348,6 @@ def test_an_unreadable_image_is_retried_only_on_request(tmp_path: Path) -> None:
         assert writer.plan(["m1"], everything, again=[image("a")]) == []
         (planned,) = writer.plan(["m1"], everything, again=[image("b")])
         assert planned == ("00001-00000", [image("b")], ["m1"])
-        for name in ("m1", "m2"):
-            writer.add_model(name, record())
         compute(writer, "m1", "m2", again=[image("b")])
         assert writer.plan(["m1", "m2"], everything, again=[image("b")]) == []
         writer.finish()
@@ -425,7 +423,7 @@ def test_any_flipped_bit_of_a_record_gives_no_wrong_row(tmp_path: Path) -> None:
     path = store / "models/m/00000-00000.json"
     content, manifest = path.read_bytes(), (store / "manifest.json").read_bytes()
     absent = range(content.index(b'"absent"'), content.index(b"}"))
-    bits = [bit for bit in range(8 * len(content)) if bit // 8 in absent or bit % 29 == 0]
+    bits = [bit for bit in range(8 * len(content)) if bit % (3 if bit // 8 in absent else 97) == 0]
     for bit in bits:
         path.write_bytes(content)
         (store / "manifest.json").write_bytes(manifest)
