@@ -59,17 +59,6 @@ def test_scalars_and_texts(tmp_path: Path) -> None:
     }
 
 
-def test_text_is_marked_for_the_page_of_texts(tmp_path: Path) -> None:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    listener = TensorBoardListener(tmp_path)
-    listener.start("ranking", score="unseen")
-    listener.end("ranking", status="done")
-    events: Any = EventAccumulator(str(tmp_path))
-    events.Reload()
-    assert set(events.PluginTagToContent("text")) == {"ranking/score", "ranking/status"}
-
-
 def test_a_file_that_is_written_after_the_end_is_named_too(tmp_path: Path) -> None:
     listener = TensorBoardListener(tmp_path / "logs")
     listener.start("predictor")

@@ -85,17 +85,6 @@ def test_a_model_too_large_for_float16_is_left_out(
     assert list((tmp_path / "s/models/function").rglob("*.npy"))
 
 
-def test_a_warning_names_a_model_that_failed(
-    data: Path, make_model: MakeModel, tmp_path: Path
-) -> None:
-    blacken(one_of(data, "marker/1"))
-    with pytest.warns(UserWarning, match="model 'nan' is left out: .* returned NaN"):
-        store = oodzoo.extract(
-            data, [make_model(dark_is_nan, name="nan"), make_model()], tmp_path / "s"
-        )
-    assert store.models == ("function",)
-
-
 def test_a_warning_names_an_image_that_cannot_be_read(data: Path, zoo: Zoo, tmp_path: Path) -> None:
     image = next(data.rglob("*.png"))
     image.unlink()
@@ -161,35 +150,10 @@ def test_copies_have_a_row_each_and_are_decoded_once(
     assert sum(len(np.load(path)) for path, _ in store.shard_files()) == 4 * 45
 
 
-def test_copies_that_come_later_are_not_decoded(
-    store: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, stamps: Stamps
-) -> None:
-    times = stamps(store)
-    image = one_of(data, "marker/1")
-    copies = copy_three_times(image, data)
-    done = extract(data, zoo(), store)
-    assert (done.decoded, done.shards) == (0, 0)
-    assert stamps(store) == times
-    extract(data, zoo(), tmp_path / "at once")
-    require_same_rows(store, tmp_path / "at once")
-    # the image has features as long as one of them is there
-    image.unlink()
-    (data / copies[0]).unlink()
-    assert extract(data, zoo(), store).decoded == 0
-    assert FeatureStore(store).n_images == 46
-
-
 # --- loop --------------------------------------------------------------------------------------
 
 
 # --- decoding once ----------------------------------------------------------------------------
-
-
-def test_an_image_is_decoded_once_for_all_models(
-    digits: Path, zoo: Zoo, make_model: MakeModel, extract: Extract, tmp_path: Path
-) -> None:
-    done = extract(digits, [*zoo(), make_model()], tmp_path / "s")
-    assert (done.decoded, done.shards) == (45, 9)
 
 
 def test_images_are_given_in_batches_of_bounded_size(
@@ -305,20 +269,6 @@ def test_a_mended_image_gets_its_row(
     blacken(bad)
     with pytest.raises(InputError, match=rf"{bad.name}' \(changed\)"):
         extract(data, zoo(), tmp_path / "s")
-
-
-def test_a_shard_without_a_readable_image(
-    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    for path in (data / "marker").rglob("*.png"):
-        path.write_bytes(b"no image")
-    extract(data, zoo(), tmp_path / "s")
-    store = FeatureStore(tmp_path / "s")
-    assert (store.n_images, len(store.skipped)) == (30, 15)
-    for name in store.models:
-        assert store.features(name, "marker").shape == (0, store.model(name).feature_dim)
-        assert store.logits(name, "marker").shape == (0, store.model(name).n_logits)
-    assert extract(data, zoo(), tmp_path / "s").decoded == 0
 
 
 def test_fail_stops_at_an_unreadable_image(

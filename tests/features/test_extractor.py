@@ -364,30 +364,6 @@ def test_growing_samples(
     assert FeatureStore(store).models == NAMES
 
 
-def test_samples_are_resumed(digits: Path, zoo: Zoo, expected: Path, tmp_path: Path) -> None:
-    few, more = nested(digits, 10, 25)
-    store = tmp_path / "s"
-
-    def rounds(stop: int) -> None:
-        with Extractor(ImageDomains(digits), zoo(*NAMES), store, CPU) as extractor:
-            for number, (models, images) in enumerate(
-                [(NAMES, few), (NAMES[:2], more), (NAMES[:1], None)]
-            ):
-                if number == stop:
-                    raise KeyboardInterrupt
-                extractor.extract(models, images)
-                if images is not None:
-                    require_view(extractor, list(models), images, expected)
-
-    for stop in (1, 2):
-        with pytest.raises(KeyboardInterrupt):
-            rounds(stop)
-        assert not read_manifest(store).models
-    rounds(3)
-    assert computed(store) == dict(zip(NAMES, (45, 25, 10), strict=True))
-    assert FeatureStore(store).models == NAMES[:1]
-
-
 # --- events and errors ------------------------------------------------------------------------
 
 

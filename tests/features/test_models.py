@@ -12,7 +12,6 @@ import pytest
 from tests.features.data import (
     Extract,
     MakeModel,
-    Stamps,
     Zoo,
 )
 from tests.fixtures import draw_digits
@@ -191,27 +190,6 @@ def test_features_equal_those_of_each_layer_alone(
             )
 
 
-def test_a_layer_can_be_added_later(
-    digits: Path,
-    specs: list[ModelSpec],
-    passes: list[int],
-    extract: Extract,
-    stamps: Stamps,
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "store"
-    first = extract(digits, specs[:2], path)
-    before = stamps(path)
-    passes.clear()
-    again = extract(digits, specs, path)
-    assert (first.shards, again.shards) == (6, 6)
-    assert set(again.written) == set(names(specs[2:]))
-    assert max(passes[-3:]) == 2  # only the new layers are computed
-    shards = {file: stamp for file, stamp in before.items() if file.endswith(".npy")}
-    assert shards.items() <= stamps(path).items()
-    assert extract(digits, specs, path).shards == 0
-
-
 def test_layers_of_a_network_are_in_the_same_tasks() -> None:
     models = ["a", "b@1", "c", "b@2", "b@3"]
     planned = [PlannedShard(f"s{n}", [f"image{n}"], models) for n in range(40)]
@@ -301,32 +279,6 @@ def test_other_texts_are_embedded_anew_and_nothing_else(
     assert (found.names, found.prompts) == (("zero", "one", "a pair"), ("the {}.", "a {}."))
     assert written
     assert {path: path.stat().st_mtime_ns for path in store.path.rglob("*.npy")} == before
-
-
-def test_a_new_class_keeps_the_names_of_the_others(
-    data: Path, spec: ModelSpec, tmp_path: Path
-) -> None:
-    store = _extract(data, [spec], tmp_path / "store", class_names=NAMES)
-    image = next((data / "chalk" / "0").iterdir())
-    (data / "chalk" / "a_third").mkdir()
-    image.rename(data / "chalk" / "a_third" / image.name)
-    found = _texts(_extract(data, [spec], store.path))
-    assert dict(zip(found.classes, found.names, strict=True)) == NAMES | {"a_third": "a third"}
-
-
-def test_a_model_whose_tokeniser_is_missing_has_features(
-    digits: Path, spec: ModelSpec, tmp_path: Path
-) -> None:
-    file = tmp_path / "clip" / "open_clip_config.json"
-    file.write_text(
-        file.read_text().replace('"heads": 2', '"heads": 2, "hf_tokenizer_name": "nobody/none"')
-    )
-    with pytest.warns(
-        UserWarning, match="model 'clip' has no zero-shot predictions: .*cannot load"
-    ):
-        store = _extract(digits, [spec], tmp_path / "store")
-    assert store.models == ("clip",)
-    assert store.class_embeddings("clip") is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.store.data import FEATURE_DIM, compute, flip, letters, record
+from tests.store.data import flip
 
 from oodzoo.errors import InputError
 from oodzoo.features import cache
@@ -21,16 +21,12 @@ from oodzoo.features.columns import Columns
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import (
     ArraySource,
-    Facts,
     FeatureSource,
     StoreSource,
     as_source,
     groups_of,
     total_cost,
 )
-from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.local import update_local
-from oodzoo.store.writer import writing
 from oodzoo.task import Task
 
 # --- source ------------------------------------------------------------------------------------
@@ -65,24 +61,6 @@ def test_only_some_domains_and_their_classes(tmp_path: Path) -> None:
         assert part.only(["b"]).classes == ("1", "2")
 
 
-def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
-    _, source = both(tmp_path)
-    assert isinstance(source, StoreSource)
-    calls: list[tuple[str, ...]] = []
-
-    def sizes(view: FeatureSource) -> None:
-        def compute() -> dict[str, np.ndarray]:
-            calls.append(view.domains)
-            return {"n": np.array(len(view.domains))}
-
-        assert view.cached("sizes", ["net"], compute)["n"] == len(view.domains)
-
-    for _ in range(2):
-        for view in (source, source.only(["a", "b"]), source.only(["b", "c"])):
-            sizes(view)
-    assert calls == [source.domains, ("a", "b"), ("b", "c")]
-
-
 X, Y, D = np.ones((4, 2)), [0, 1, 0, 1], list("aabb")
 
 
@@ -111,22 +89,6 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], complaint: str) -> No
 def test_ranking_does_not_import_pillow() -> None:
     program = "import sys, oodzoo.ranking; assert 'PIL' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-def test_facts_of_stored_models(tmp_path: Path) -> None:
-    with writing(tmp_path / "store") as writer:
-        writer.set_table(letters(day="abcd", night="efgh"))
-        writer.add_images()
-        writer.add_model("free", record("f", licence="mit"))
-        writer.add_model("other", record("g", parameters=None))
-        compute(writer, "free", "other")
-        writer.finish()
-    update_local(tmp_path / "store", "free", {"milliseconds_per_image": 2.5})
-    source = StoreSource(FeatureStore(tmp_path / "store"))
-    assert source.facts("free") == Facts(FEATURE_DIM, 7, 2.5, "mit")
-    assert source.facts("other") == Facts(FEATURE_DIM)
-    arrays = ArraySource({"net": np.zeros((2, 3))}, [0, 1], ["a", "b"])
-    assert arrays.facts("net") == Facts(3)
 
 
 def test_groups_of_several_domains() -> None:

@@ -20,11 +20,9 @@ from tests.features.data import (
     Zoo,
     literal,
     one_of,
-    require_same_rows,
     spoil,
 )
 from tests.fixtures import draw_digits
-from tests.ranking.data import saved, simulate_models
 
 import oodzoo
 from oodzoo.data.dataset import ImageDomains
@@ -34,7 +32,7 @@ from oodzoo.features.adding import add_unlabelled
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import open_unlabelled
 from oodzoo.features.source import ArraySource, StoreSource, as_source
-from oodzoo.features.target import FEWEST_IMAGES, Target, as_target
+from oodzoo.features.target import Target, as_target
 from oodzoo.store.contents import read_model
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
@@ -146,23 +144,6 @@ def test_features_are_those_of_a_literal_loop(
         store.labels("target")
 
 
-def test_a_model_without_features_of_them_is_complete(
-    digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    path = tmp_path / "s"
-    extract(digits, zoo(), path, unlabelled=target)
-    done = extract(digits, zoo("cnn_photos"), path)
-    assert (done.decoded, done.outdated) == (45, [])
-    store = FeatureStore(path)
-    assert store.models == ("cnn_photos", "mlp_glyphs_augmented", "separable_shapes")
-    assert not store.has_features("cnn_photos", "target")
-    assert store.has_features("separable_shapes", "target")
-    with pytest.raises(InputError, match=r"no features of '.*' \('target'\) with .*'cnn_photos'"):
-        store.features("cnn_photos", "target")
-    assert extract(digits, zoo("cnn_photos"), path, unlabelled=target).decoded == 18
-    assert FeatureStore(path).features("cnn_photos", "target").shape == (18, 64)
-
-
 def test_unreadable_ones(
     digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path
 ) -> None:
@@ -194,20 +175,6 @@ def test_bad_names_are_refused(
     with pytest.raises(InputError, match=complaint):
         oodzoo.extract(digits, zoo(), tmp_path / "s", unlabelled=folders)
     assert not (tmp_path / "s").exists()
-
-
-def test_a_domain_that_gets_labels_later_keeps_its_features(
-    made: Path, digits: Path, zoo: Zoo, extract: Extract, tmp_path: Path, stamps: Stamps
-) -> None:
-    few = shutil.copytree(digits, tmp_path / "few", ignore=shutil.ignore_patterns("paper"))
-    store = tmp_path / "s"
-    extract(few, zoo(), store, unlabelled=digits / "paper")
-    assert (FeatureStore(store).n_images, FeatureStore(store).unlabelled) == (30, ("paper",))
-    times = stamps(store)
-    assert extract(digits, zoo(), store).decoded == 0
-    assert stamps(store) == times
-    assert FeatureStore(store).unlabelled == ()
-    require_same_rows(store, made)
 
 
 # --- adding ------------------------------------------------------------------------------------
@@ -293,15 +260,6 @@ def test_only_missing_features_are_computed(
     assert len(opened.paths("new")) == 18
 
 
-def test_fewer_images_replace_those_of_the_same_name(
-    store: Path, new: Path, tmp_path: Path
-) -> None:
-    add(store, new)
-    few = shutil.copytree(new, tmp_path / "new", ignore=shutil.ignore_patterns("chalk"))
-    assert add(store, few).decoded == 0
-    assert len(FeatureStore(store).paths("new")) == 12
-
-
 def test_each_model_keeps_its_dtype(
     digits: Path, new: Path, zoo: Zoo, extract: Extract, tmp_path: Path
 ) -> None:
@@ -343,13 +301,6 @@ def test_another_model_is_refused(moved: tuple[Path, list[ModelSpec]], new: Path
     assert FeatureStore(store).unlabelled == ("new",)
 
 
-def test_imported_features_are_refused(new: Path, tmp_path: Path) -> None:
-    store = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5})).path
-    with pytest.raises(InputError, match=r"features of model 'a' .* imported, .*`oodzoo store rm`"):
-        add(store, new)
-    assert FeatureStore(store).unlabelled == ()
-
-
 def test_images_with_labels_are_refused(
     store: Path, digits: Path, tree: Tree, tmp_path: Path
 ) -> None:
@@ -357,18 +308,6 @@ def test_images_with_labels_are_refused(
     with pytest.raises(InputError, match=r"all images of the target 'copy' .*\(15 in 'chalk'\)"):
         add(store, shutil.copytree(digits / "chalk", tmp_path / "copy"))
     assert tree(store) == before
-
-
-def test_unreadable_images(store: Path, new: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(new, tmp_path / "new")
-    bad, gone = sorted((new / "chalk/1").glob("*.png"))[0], folder / "gone.png"
-    spoil(folder / bad.relative_to(new))
-    gone.symlink_to("nowhere.png")
-    done = add(store, folder)
-    assert done.unreadable == {"gone.png": "No such file or directory"}
-    opened = FeatureStore(store)
-    assert list(opened.skipped) == [bad.relative_to(new).as_posix()]
-    assert len(opened.images("new")) == 17
 
 
 def test_no_readable_image(
@@ -383,17 +322,6 @@ def test_no_readable_image(
         (tmp_path / "nowhere.png").write_bytes(b"no image")
     with pytest.raises(InputError, match=r"none of the images in .*new' can be read; first error"):
         extract(digits, zoo(), store, unlabelled=tmp_path / "new")
-    assert tree(store) == before
-
-
-def test_an_unreadable_image_among_those_with_labels(
-    store: Path, digits: Path, tree: Tree, tmp_path: Path
-) -> None:
-    before = tree(store)
-    copy = shutil.copytree(digits / "chalk", tmp_path / "copy")
-    (copy / "bad.png").write_bytes(b"no image")
-    with pytest.raises(InputError, match=r"all images of the target 'copy' .*\(15 in 'chalk'\)"):
-        add(store, copy)
     assert tree(store) == before
 
 
@@ -426,14 +354,6 @@ def array_source(n: int = 30) -> ArraySource:
 
 
 # --- access --------------------------------------------------------------------------------------
-
-
-def test_a_domain_of_a_store(stored: FeatureStore) -> None:
-    target = as_target(StoreSource(stored), "new")
-    assert (target.name, target.n) == ("new", NEW)
-    for model in MODELS:
-        blocks = list(target.blocks(model))
-        np.testing.assert_array_equal(np.concatenate(blocks), stored.features(model, "new"))
 
 
 def test_arrays_of_any_source(stored: FeatureStore) -> None:
@@ -531,15 +451,6 @@ def test_arrays_that_do_not_match(change: dict[str, Any], words: str) -> None:
 
 
 # --- warnings ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [1, FEWEST_IMAGES - 1, FEWEST_IMAGES])
-def test_few_images(n: int) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        assert as_target(array_source(), arrays(n, seed=1)).n == n
-    words = f"the target 'target' has {n} image{'s' * (n > 1)}, too few to rank models by"
-    assert [str(each.message).startswith(words) for each in caught] == [True] * (n < 20)
 
 
 def seen(caught: list[warnings.WarningMessage]) -> list[str]:

@@ -229,10 +229,6 @@ def changed(job: Work, **changes: object) -> bytes:
     return msgspec.json.encode(msgspec.structs.replace(old, **changes))
 
 
-def test_a_machine_that_has_everything(job: Work) -> None:
-    assert missing_here(job.shared) == []
-
-
 def test_a_machine_without_the_store(job: Work, made: Path, tmp_path: Path) -> None:
     (problem,) = missing_here(changed(job, store=str(tmp_path / "nowhere")))
     assert problem.startswith(f"cannot see the store {str(tmp_path / 'nowhere')!r}; put it on")
@@ -309,15 +305,3 @@ def test_parts_do_not_depend_on_what_is_done(
         all_of_it = pairs(planned_part(everything, index, images, models, part))
         rest = pairs(planned_part(plan(index, models, done), index, images, models, part))
         assert rest == [pair for pair in all_of_it if pair not in done]
-
-
-def test_most_images_are_decoded_by_one_process() -> None:
-    index = ImageIndex({}, {f"00000-{n:05d}": [f"{n} {at}" for at in range(4)] for n in range(16)})
-    models = list("abc")
-    everything = plan(index, models, set())
-    parts = [
-        {shard for shard, _ in pairs(planned_part(everything, index, index.images(), models, part))}
-        for part in (Part(number, 8) for number in range(1, 9))
-    ]
-    assert [len(shards) for shards in parts] == [2] * 8
-    assert all(a.isdisjoint(b) for a, b in pairwise(parts))
