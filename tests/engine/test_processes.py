@@ -102,10 +102,6 @@ def test_an_exception_is_a_reply_and_the_process_goes_on() -> None:
     assert replies == {n: Reply(error=f"ValueError: bad task {n}") for n in range(2)}
 
 
-def test_bad_input_is_fatal() -> None:
-    assert list(ONE.run(work("refuse"), [b"x"])) == [(0, Reply(error="bad input: 'x'", fatal=True))]
-
-
 def test_an_error_in_the_list_of_tasks_is_raised() -> None:
     def tasks() -> Iterator[bytes]:
         yield b"1"
@@ -187,8 +183,27 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path, process: Process) -> None:
 WORKER = Worker(device="cpu", cores=1)
 
 
-def run(name: str, task: bytes, worker: Worker = WORKER) -> Reply:
-    return run_task(work(name).function, b"shared", task, worker)
+@pytest.mark.parametrize(
+    ("name", "reply"),
+    [
+        ("tell", Reply(b"cpu 1 1 shared 7", machine="node7")),
+        ("fail", Reply(error="ValueError: bad task 7", machine="node7")),
+        ("refuse", Reply(error="bad input: '7'", fatal=True, machine="node7")),
+        (
+            "missing",
+            Reply(
+                error="AttributeError: module 'tests.engine.tasks' has no attribute 'missing'",
+                machine="node7",
+            ),
+        ),
+    ],
+)
+def test_the_reply_to_a_task(monkeypatch: pytest.MonkeyPatch, name: str, reply: Reply) -> None:
+    for variable in ("LOKY_MAX_CPU_COUNT", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(variable, "2")  # restores what the task changes
+    worker = Worker("node7", "cpu", cores=1)
+    assert run_task(f"tests.engine.tasks:{name}", b"shared", b"7", worker) == reply
+    assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
 # --- messages ---------------------------------------------------------------------------------
