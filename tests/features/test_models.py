@@ -24,7 +24,7 @@ from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.members import find_spec
 from oodzoo.features.timing import PASSES
-from oodzoo.features.work import Task, cut_tasks
+from oodzoo.features.work import ModelShards, cut_tasks
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.writer import PlannedShard
@@ -199,7 +199,7 @@ def test_layers_of_a_network_are_in_the_same_tasks() -> None:
     assert all({"b@1", "b@2", "b@3"} <= set(task.models) for task in tasks if "b@1" in task.models)
     done = [(model, shard) for task in tasks for model in task.models for shard in task.shards]
     assert len(done) == len(set(done)) == 5 * 40
-    assert isinstance(tasks[0], Task)
+    assert isinstance(tasks[0], ModelShards)
 
 
 def test_time_is_that_up_to_the_layer(tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.events.heard import Heard
 from tests.features.data import Extract, Zoo
 
 from oodzoo.data.text_files import TextFile
 from oodzoo.errors import InputError
-from oodzoo.events import Listener
 from oodzoo.features.config import Extraction, ExtractionConfig, PassTime, Timing
 from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.pixels import Decoding, HashedFile
@@ -133,25 +133,6 @@ def test_what_was_launched_is_kept_when_no_more_jobs_come() -> None:
 # --- progress ----------------------------------------------------------------------------------
 
 
-class Heard(Listener):
-    """Keeps the events."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
-
-    def start(self, stage: str, **facts: Any) -> None:
-        self.events.append(("start", stage, facts))
-
-    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-        self.events.append((done, total, facts))
-
-    def metric(self, stage: str, name: str, value: float, *, step: int | None = None) -> None:
-        self.events.append((name, value))
-
-    def end(self, stage: str, **facts: Any) -> None:
-        self.events.append(("end", stage, facts["status"], facts.get("error")))
-
-
 def test_images_of_all_models_are_counted() -> None:
     heard = Heard()
     with ExtractionProgress(heard, ["a", "b"], 10) as progress:
@@ -163,17 +144,19 @@ def test_images_of_all_models_are_counted() -> None:
         progress.say("half")
         progress.fail("b", "broken")
         progress.measured("a", 50.0)
-    assert heard.events == [
-        ("start", "extraction", {"models": ["a", "b"], "images": 10}),
+    assert heard.of("start") == [("extraction", {"models": ["a", "b"], "images": 10})]
+    assert [
+        (facts.pop("done"), facts.pop("total"), facts) for _, facts in heard.of("progress")
+    ] == [
         (0, 20, {"message": "hello"}),
         (4, 20, {"model": "a", "images": 4, "seconds": 0.0}),
         (9, 20, {"model": "a", "images": 5, "seconds": 0.5}),
         (10, 20, {"model": "a", "images": 5, "seconds": 0.5}),
         (10, 20, {"message": "half"}),
         (20, 20, {"model": "b", "failed": "broken"}),
-        ("a/milliseconds_per_image", 50.0),
-        ("end", "extraction", "done", None),
     ]
+    assert heard.metrics("extraction") == {"a/milliseconds_per_image": 50.0}
+    assert heard.outline() == [("extraction", "start"), ("extraction", "done")]
 
 
 # --- timing ------------------------------------------------------------------------------------
@@ -207,7 +190,7 @@ def test_what_is_new_is_added_once(tmp_path: Path, zoo: Zoo) -> None:
         "milliseconds_per_image": 5.0,
         "measured": "here",
     }
-    assert heard.events == [(f"{spec.name}/milliseconds_per_image", 5.0)]
+    assert heard.metrics("extraction") == {f"{spec.name}/milliseconds_per_image": 5.0}
 
 
 @pytest.mark.parametrize(
