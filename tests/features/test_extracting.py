@@ -383,6 +383,28 @@ def test_a_file_that_cannot_be_read_after_listing_is_not_recorded(
     assert tree(store) == tree(made)
 
 
+@pytest.mark.parametrize(("change", "reason"), CHANGES)
+def test_the_models_of_a_store_stay_if_a_file_cannot_be_read(
+    store: Path,
+    data: Path,
+    zoo: Zoo,
+    extract: Extract,
+    tree: Tree,
+    change: Callable[[Path], Any],
+    reason: str,
+) -> None:
+    """Other models have its features: without it the rows would not be aligned."""
+    dataset = ImageDomains(data)
+    assert dataset.digests
+    before = tree(store)
+    change(one_of(data, "marker/1"))
+    with pytest.raises(InputError, match=rf"1 image could not be read .*{reason}"):
+        extract(dataset, zoo("cnn_photos"), store)
+    after = tree(store)
+    assert {name: after[name] for name in before} == before
+    assert FeatureStore(store).models == ("mlp_glyphs_augmented", "separable_shapes")
+
+
 def test_a_file_that_cannot_be_read_when_listed_comes_later(
     made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, stamps: Stamps
 ) -> None:

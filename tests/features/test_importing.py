@@ -18,8 +18,10 @@ from oodzoo.errors import InputError
 from oodzoo.features.config import Extraction
 from oodzoo.features.feature_files import read_feature_files
 from oodzoo.features.importing import import_features
+from oodzoo.features.source import StoreSource
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.removal import remove_models
 
 # --- importing ---------------------------------------------------------------------------------
 
@@ -399,6 +401,16 @@ def test_groups_of_the_store_are_kept(tmp_path: Path) -> None:
     other = npz(tmp_path / "c.npz", third=FEATURES, net=None, groups=np.array(["x"] * N))
     with pytest.raises(InputError, match="has the group 'g0' for 'row-0000000', the import has"):
         import_features([other], tmp_path / "s")
+
+
+def test_other_logits_are_not_taken_from_the_cache(tmp_path: Path) -> None:
+    logits = {"net.logits": LOGITS}
+    first = import_features([npz(tmp_path / "a.npz", **logits)], tmp_path / "s")
+    value = StoreSource(first).cached("test", ["net"], lambda: {"x": first.logits("net", "day")})
+    remove_models(tmp_path / "s", ["net"])
+    second = import_features([npz(tmp_path / "b.npz", **{"net.logits": -LOGITS})], tmp_path / "s")
+    found = StoreSource(second).cached("test", ["net"], lambda: {"x": second.logits("net", "day")})
+    np.testing.assert_array_equal(found["x"], -value["x"])
 
 
 def test_the_same_rows_in_another_order_are_the_same_model(tmp_path: Path) -> None:

@@ -91,6 +91,39 @@ def test_ranking_does_not_import_pillow() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
+    _, source = both(tmp_path)
+    assert isinstance(source, StoreSource)
+    calls: list[tuple[str, ...]] = []
+
+    def sizes(view: FeatureSource) -> None:
+        def compute() -> dict[str, np.ndarray]:
+            calls.append(view.domains)
+            return {"n": np.array(len(view.domains))}
+
+        assert view.cached("sizes", ["net"], compute)["n"] == len(view.domains)
+
+    for _ in range(2):
+        for view in (source, source.only(["a", "b"]), source.only(["b", "c"])):
+            sizes(view)
+    assert calls == [source.domains, ("a", "b"), ("b", "c")]
+
+
+def test_arrays_and_a_store_are_seen_alike(tmp_path: Path) -> None:
+    arrays, stored = both(tmp_path)
+    for attribute in ("models", "domains", "classes"):
+        assert getattr(arrays, attribute) == getattr(stored, attribute)
+    assert arrays.facts("net") == stored.facts("net")
+    for domain in arrays.domains:
+        assert arrays.labels(domain).tolist() == stored.labels(domain).tolist()
+        for (one, _), (other, _) in zip(
+            arrays.shards("net", domain), stored.shards("net", domain), strict=True
+        ):
+            assert np.array_equal(one, other)
+    assert arrays.provenance == {"name": "arrays"}
+    assert set(stored.provenance) == {"name", "fingerprint"}
+
+
 def test_groups_of_several_domains() -> None:
     X, y, domains = np.ones((5, 1)), [0, 1, 0, 1, 0], ["a", "b", "a", "c", "b"]
     grouped = ArraySource({"net": X}, y, domains, ["p", "q", None, "p", "r"])

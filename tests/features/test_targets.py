@@ -32,7 +32,7 @@ from oodzoo.features.adding import add_unlabelled
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import open_unlabelled
 from oodzoo.features.source import ArraySource, StoreSource, as_source
-from oodzoo.features.target import Target, as_target
+from oodzoo.features.target import FEWEST_IMAGES, Target, as_target
 from oodzoo.store.contents import read_model
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
@@ -40,7 +40,8 @@ from oodzoo.zoo import ModelSpec
 # --- unlabelled --------------------------------------------------------------------------------
 
 
-NAMES = ("mlp_glyphs_augmented", "separable_shapes", "cnn_photos")
+MODELS = ("mlp_glyphs_augmented", "separable_shapes")
+NAMES = (*MODELS, "cnn_photos")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "rank": (),
     "evaluate": ("--top-k", "2"),
@@ -144,6 +145,17 @@ def test_features_are_those_of_a_literal_loop(
         store.labels("target")
 
 
+def test_they_are_kept_when_extracting_without_them(
+    digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
+) -> None:
+    store = tmp_path / "s"
+    extract(digits, zoo(), store, unlabelled=target)
+    before = tree(store)
+    assert extract(digits, zoo(), store).decoded == 0
+    assert tree(store) == before
+    assert FeatureStore(store).unlabelled == ("target",)
+
+
 def test_unreadable_ones(
     digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path
 ) -> None:
@@ -178,9 +190,6 @@ def test_bad_names_are_refused(
 
 
 # --- adding ------------------------------------------------------------------------------------
-
-
-ADDING_NAMES = ("mlp_glyphs_augmented", "separable_shapes")
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +230,7 @@ def test_features_are_those_of_an_extraction(
     assert opened.unlabelled == ("new",)
     assert opened.paths("new") == expected.paths("new")
     assert opened.fingerprint == FeatureStore(made).fingerprint
-    for name in ADDING_NAMES:
+    for name in MODELS:
         assert read_model(store, name) == read_model(made, name)
         for output in expected.model(name).widths:
             found, wanted = (getattr(s, output)(name, "new") for s in (opened, expected))
@@ -256,7 +265,7 @@ def test_only_missing_features_are_computed(
     assert done.shards == 3 + 1
     assert stamps(store).items() > times.items()
     opened = FeatureStore(store)
-    assert all(opened.has_features(name, "new") for name in ("cnn_photos", *ADDING_NAMES))
+    assert all(opened.has_features(name, "new") for name in ("cnn_photos", *MODELS))
     assert len(opened.paths("new")) == 18
 
 
@@ -271,7 +280,7 @@ def test_each_model_keeps_its_dtype(
     after = FeatureStore(tmp_path / "s")
     assert after.features(half.name, "new").dtype == np.float16
     assert after.features(single.name, "new").dtype == np.float32
-    for name in ADDING_NAMES:
+    for name in MODELS:
         assert after.model(name).identity == before.model(name).identity
 
 
@@ -328,7 +337,6 @@ def test_no_readable_image(
 # --- target ------------------------------------------------------------------------------------
 
 
-MODELS = ("mlp_glyphs_augmented", "separable_shapes")
 NEW = 27
 """Images of the unlabelled domain, which the labelled domains do not have."""
 
@@ -356,13 +364,14 @@ def array_source(n: int = 30) -> ArraySource:
 # --- access --------------------------------------------------------------------------------------
 
 
-def test_arrays_of_any_source(stored: FeatureStore) -> None:
+def test_a_domain_of_a_store_and_arrays(stored: FeatureStore) -> None:
     features = {model: stored.features(model, "new") for model in reversed(MODELS)}
-    target = as_target(StoreSource(stored), features)
-    assert (target.name, target.n) == ("target", NEW)
-    for model in MODELS:
-        np.testing.assert_array_equal(np.concatenate([*target.blocks(model)]), features[model])
-    assert as_target(StoreSource(stored), target) is target
+    for images, name in (("new", "new"), (features, "target")):
+        target = as_target(StoreSource(stored), images)
+        assert (target.name, target.n) == (name, NEW)
+        for model in MODELS:
+            np.testing.assert_array_equal(np.concatenate([*target.blocks(model)]), features[model])
+        assert as_target(StoreSource(stored), target) is target
 
 
 def test_long_arrays_come_in_blocks() -> None:
@@ -451,6 +460,15 @@ def test_arrays_that_do_not_match(change: dict[str, Any], words: str) -> None:
 
 
 # --- warnings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, FEWEST_IMAGES - 1, FEWEST_IMAGES])
+def test_few_images(n: int) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert as_target(array_source(), arrays(n, seed=1)).n == n
+    words = f"the target 'target' has {n} image{'s' * (n > 1)}, too few to rank models by"
+    assert [str(each.message).startswith(words) for each in caught] == [True] * (n < 20)
 
 
 def seen(caught: list[warnings.WarningMessage]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -182,6 +183,23 @@ def test_every_round_keeps_or_drops_each_model_and_grows(
         assert decision.images <= n_images
         models, images = list(decision.kept), decision.images
     assert images == n_images
+
+
+@races
+def test_a_race_is_deterministic(
+    costs: Costs, n_images: int, share: float | None, width: int | None, seed: object
+) -> None:
+    order = list(costs.seconds)
+    seed.shuffle(order)  # type: ignore[attr-defined]
+    policy = Policy.of(costs, n_images, None)
+    again = Policy.of(
+        replace(costs, seconds=dict(reversed(list(costs.seconds.items())))), n_images, None
+    )
+    smallest = max(1, n_images // 50)
+    played = _play(policy, smallest, order, width)[0]
+    # sums of costs are rounded in another order, so only the choices are compared
+    other = _play(replace(again, budget=policy.budget), smallest, order, width)[0]
+    assert [r.decision.kept for r in played] == [r.decision.kept for r in other]
 
 
 def test_clearly_worse_models_are_dropped_whatever_the_time() -> None:
