@@ -232,7 +232,7 @@ def test_a_message_that_was_cut_is_none(message: bytes, data: st.DataObject) -> 
 
 
 @pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
+def worker_process() -> Iterator[subprocess.Popen[bytes]]:
     """A worker process that has got its first messages."""
     # Ctrl-C as in a terminal; a process in the background ignores it.
     ctrl_c = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -254,20 +254,20 @@ def ask(process: subprocess.Popen[bytes], task: bytes) -> Reply:
     return msgspec.json.decode(read_message(process.stdout) or b"", type=Reply)
 
 
-def test_what_a_task_prints_is_not_a_reply(process: subprocess.Popen[bytes]) -> None:
-    assert [ask(process, task).result for task in (b"1", b"", b"3")] == [b"1", b"", b"3"]
+def test_what_a_task_prints_is_not_a_reply(worker_process: subprocess.Popen[bytes]) -> None:
+    assert [ask(worker_process, task).result for task in (b"1", b"", b"3")] == [b"1", b"", b"3"]
 
 
-def test_the_process_ends_when_its_input_is_closed(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    ask(process, b"")
-    process.stdin.close()
-    assert process.wait(60) == 0
+def test_the_process_ends_when_its_input_is_closed(worker_process: subprocess.Popen[bytes]) -> None:
+    assert worker_process.stdin is not None
+    ask(worker_process, b"")
+    worker_process.stdin.close()
+    assert worker_process.wait(60) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
-def test_the_process_ignores_ctrl_c(process: subprocess.Popen[bytes]) -> None:
+def test_the_process_ignores_ctrl_c(worker_process: subprocess.Popen[bytes]) -> None:
     """A terminal sends it to all processes; the parent decides."""
-    ask(process, b"")
-    process.send_signal(signal.SIGINT)
-    assert ask(process, b"still here").result == b"still here"
+    ask(worker_process, b"")
+    worker_process.send_signal(signal.SIGINT)
+    assert ask(worker_process, b"still here").result == b"still here"

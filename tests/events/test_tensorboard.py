@@ -33,6 +33,7 @@ def read(folder: Path) -> tuple[dict[str, list[tuple[int, float]]], dict[str, st
 def test_scalars_and_texts(tmp_path: Path) -> None:
     folder = tmp_path / "logs" / "first"
     listener = TensorBoardListener(folder)
+    listener.end("testbed", status="skipped")  # without a start
     listener.start("run", zoo=["a", "b"], seed=0)
     listener.start("ranking", score="unseen")
     listener.metric("ranking", "net@1/score", 0.25)

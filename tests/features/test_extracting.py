@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -168,9 +169,11 @@ def test_images_are_given_in_batches_of_bounded_size(
         seen.append(len(batch))
         return batch.mean(axis=(2, 3))
 
-    extract(tmp_path / "data", [make_model(look)], tmp_path / "s", batch_size=32)
+    start = time.perf_counter()
+    done = extract(tmp_path / "data", [make_model(look)], tmp_path / "s", batch_size=32)
     assert sum(seen) == 300
     assert max(seen) == 32
+    assert 0 < done.waiting + done.running < 2 * (time.perf_counter() - start)
 
 
 # --- models that fail -------------------------------------------------------------------------

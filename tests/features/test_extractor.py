@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 from tests.engine.test_processes import has_ended, wait_until
 from tests.events.heard import Heard
-from tests.features.data import Extract, Tree, Zoo, one_of, spoil
+from tests.features.data import Extract, MakeModel, Tree, Zoo, one_of, spoil
 from tests.features.dying import CULPRIT, FOLDER, Troubled
 
 from oodzoo._io import is_temporary
@@ -379,3 +379,15 @@ def test_an_extraction_that_fails_ends_and_releases_the_store(
     assert (end["status"], end["error"]) == ("failed", "broken")
     assert not read_manifest(tmp_path / "s").models
     run_extraction(ImageDomains(digits), zoo(), tmp_path / "s", CPU)
+
+
+def test_a_python_model_needs_this_process(
+    digits: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
+    message = (
+        "model 'function' is a Python object, which the engine processes cannot send to other "
+        "processes; give its spec, or extract in this process"
+    )
+    with pytest.raises(InputError, match=f"^{message}$"):
+        by(Processes(["cpu", "cpu"]), digits, [make_model()], tmp_path / "s")
+    assert not (tmp_path / "s").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -308,3 +309,32 @@ def test_numbers_have_no_class_names(digits: Path, zoo: Any, tmp_path: Path) -> 
     numbers = oodzoo.ImageDomains(tmp_path / "table.csv", root=digits, task="regression")
     with pytest.raises(InputError, match="prompts are for classification, and the task is regr"):
         _extract(numbers, zoo("mlp_glyphs_augmented"), tmp_path / "store", prompts=["a {}"])
+
+
+def test_a_model_whose_tokeniser_is_missing_has_features(
+    digits: Path, spec: ModelSpec, tmp_path: Path
+) -> None:
+    file = tmp_path / "clip" / "open_clip_config.json"
+    file.write_text(
+        file.read_text().replace('"heads": 2', '"heads": 2, "hf_tokenizer_name": "nobody/none"')
+    )
+    with pytest.warns(
+        UserWarning, match="model 'clip' has no zero-shot predictions: .*cannot load"
+    ):
+        store = _extract(digits, [spec], tmp_path / "store")
+    assert store.models == ("clip",)
+    assert store.class_embeddings("clip") is None
+
+
+def test_a_layer_has_none(digits: Path, tmp_path: Path) -> None:
+    small_clip(tmp_path)
+    layer = ModelSpec("clip", "open_clip/local-dir:clip", folder=tmp_path, layer="ln_post")
+    store = _extract(digits, [layer], tmp_path / "store")
+    assert store.class_embeddings("clip") is None
+
+
+def test_models_without_a_text_tower(digits: Path, zoo: Any, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store = _extract(digits, zoo("mlp_glyphs_augmented"), tmp_path / "store", prompts=["{}"])
+    assert store.class_embeddings("mlp_glyphs_augmented") is None

@@ -259,3 +259,24 @@ def test_a_member_hidden_by_a_flipped_bit_is_not_left_out(path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     write_cached(tmp_path / "file" / "a.npz", "a", {})
+
+
+def test_a_mask_of_another_length_is_rejected() -> None:
+    source = ArraySource(FEATURES, LABELS, DOMAINS)
+    with pytest.raises(InputError, match=r"mask has 9 values, .* 10 features"):
+        Columns.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))
+
+
+def test_as_source(tmp_path: Path) -> None:
+    arrays, stored = both(tmp_path)
+    assert isinstance(stored, StoreSource)
+    assert as_source(arrays) is arrays
+    assert isinstance(as_source(stored.store), StoreSource)
+    assert isinstance(as_source({"net": np.ones((4, 2))}, [0, 1, 0, 1], list("aabb")), ArraySource)
+
+
+def test_the_path_of_a_store_is_a_source(tmp_path: Path) -> None:
+    _, source = both(tmp_path)
+    assert isinstance(source, StoreSource)
+    assert as_source(str(source.store.path)).models == source.models
+    assert as_source(source.store.path).domains == source.domains

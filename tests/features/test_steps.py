@@ -234,3 +234,17 @@ def test_a_store_that_lacks_times_gets_them_when_nothing_else_is_missing(
     facts = read_local(store, spec.name)
     assert facts["milliseconds_per_image"] < 1e6
     assert {**facts, "milliseconds_per_image": 0} == {**known, "milliseconds_per_image": 0}
+
+
+def test_a_model_that_fails_does_not_stop_the_others() -> None:
+    def broken(batch: Any) -> Any:
+        if len(batch) > 2:  # not on the first probe
+            raise RuntimeError("out of order")
+        return batch.mean(axis=(2, 3))
+
+    shape = square(4, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    bad = model_from_callable(broken, name="bad", preprocessing=shape, version="1")
+    ends = {done.job.tag: done for done in run_jobs(jobs(model("a"), bad, model("b")))}
+    assert "out of order" in str(ends["bad"].error)
+    assert ends["a"].outputs is not None
+    assert ends["b"].outputs is not None

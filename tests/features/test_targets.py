@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.features.data import (
     Extract,
+    MakeModel,
     Run,
     Stamps,
     Tree,
@@ -23,6 +24,7 @@ from tests.features.data import (
     spoil,
 )
 from tests.fixtures import draw_digits
+from tests.ranking.data import saved, simulate_models
 
 import oodzoo
 from oodzoo.data.dataset import ImageDomains
@@ -526,3 +528,37 @@ def test_features_that_repeat_show_nothing() -> None:
     codes = {"a": np.eye(3)[np.arange(30) % 3]}
     source = ArraySource(codes, np.arange(30) % 2, np.repeat(["x", "y"], 15))
     assert targeted(source, {"a": codes["a"][:25]})[1] == []
+
+
+def test_imported_features_are_refused(new: Path, tmp_path: Path) -> None:
+    store = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5})).path
+    with pytest.raises(InputError, match=r"features of model 'a' .* imported, .*`oodzoo store rm`"):
+        add(store, new)
+    assert FeatureStore(store).unlabelled == ()
+
+
+def test_functions_are_refused(
+    digits: Path, new: Path, extract: Extract, make_model: MakeModel, tmp_path: Path
+) -> None:
+    extract(digits, [make_model()], tmp_path / "s")
+    with pytest.raises(InputError, match=r"model 'function' .* is a Python function, so it cannot"):
+        add(tmp_path / "s", new)
+
+
+def test_a_store_without_unlabelled_domains(made: Path) -> None:
+    command = "`oodzoo extract DATA --zoo ZOO --store .* --unlabelled NAME=FOLDER`"
+    with pytest.raises(InputError, match=f"no unlabelled domain 'new'; it has none; .*{command}"):
+        as_target(StoreSource(FeatureStore(made)), "new")
+
+
+def test_no_image(stored: FeatureStore) -> None:
+    empty = stored.table.domain("new").part([])
+    with pytest.raises(InputError, match="the target 'new' has no readable image"):
+        as_target(StoreSource(stored.with_table(stored.table.replacing(empty))), "new")
+
+
+def test_other_types(stored: FeatureStore) -> None:
+    with pytest.raises(InputError, match="only a feature store has domains without labels"):
+        as_target(array_source(), "new")
+    with pytest.raises(InputError, match=r"or a dict \{model: array \(n, d\)\}, got ndarray"):
+        as_target(StoreSource(stored), np.ones((3, 2)))  # type: ignore[arg-type]

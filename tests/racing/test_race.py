@@ -204,3 +204,11 @@ def test_measured_times_survive_a_kill(images: Path, tmp_path: Path, kill: Child
     before = [path.read_bytes() for path in kept]
     race(images, some_models(), store, device="cpu")
     assert [path.read_bytes() for path in kept] == before
+
+
+def test_a_large_budget_extracts_everything_without_a_round(images: Path, tmp_path: Path) -> None:
+    result = race(images, some_models(), tmp_path / "store", device="cpu", budget="10h")
+    assert result.rounds == ()
+    assert result.dropped == {}
+    assert result.budget == 36_000
+    assert sorted(result.store.models) == sorted(MODELS)
