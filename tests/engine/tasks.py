@@ -67,10 +67,6 @@ def die_at_two(shared: bytes, task: bytes, _: Worker) -> bytes:
     return task
 
 
-def leave(_: bytes, __: bytes, ___: Worker) -> bytes:
-    os._exit(7)
-
-
 def fail(_: bytes, task: bytes, __: Worker) -> bytes:
     raise ValueError(f"bad\ntask {task.decode()}")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.engine.choice import Part, open_engine, parse_devices, parse_part
+from oodzoo.engine.choice import Part, array_device, open_engine, parse_devices, parse_part
 from oodzoo.engine.processes import Processes
 from oodzoo.errors import InputError
 
@@ -100,3 +100,11 @@ def test_one_device_is_this_process_and_several_are_others(
 def test_choices_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=f"^{message}$"), open_engine(**options):
         pass
+
+
+def test_arrays_are_on_one_device() -> None:
+    assert array_device(None) is None
+    assert array_device("cuda:1") == "cuda:1"
+    assert array_device("cuda:1,cuda:0") == "cuda:1"
+    assert array_device("cpu,cpu") is None
+    assert array_device("cuda", "ray") is None

@@ -80,14 +80,14 @@ def test_ray_chooses_the_gpu(device: str) -> None:
 
 
 @needs_ray
-def test_a_port_where_nobody_listens() -> None:
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    with pytest.raises(InputError, match=rf"no Ray cluster answers at '{address}' \(.*refused"):
+@pytest.mark.parametrize("address", ["here", "localhost:", ":6379", "localhost:port", "h:123456"])
+def test_text_that_is_not_an_address(address: str) -> None:
+    with pytest.raises(InputError, match=f"must be HOST:PORT or auto, got '{address}'"):
         RayCluster(address, "auto", "1")
 
 
 @needs_ray
-@pytest.mark.parametrize("address", ["here", "localhost:", ":6379", "localhost:port", "h:123456"])
-def test_text_that_is_not_an_address(address: str) -> None:
-    with pytest.raises(InputError, match=f"must be HOST:PORT or auto, got '{address}'"):
+def test_a_port_where_nobody_listens() -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    with pytest.raises(InputError, match=rf"no Ray cluster answers at '{address}' \(.*refused"):
         RayCluster(address, "auto", "1")

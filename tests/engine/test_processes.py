@@ -102,10 +102,6 @@ def test_an_exception_is_a_reply_and_the_process_goes_on() -> None:
     assert replies == {n: Reply(error=f"ValueError: bad task {n}") for n in range(2)}
 
 
-def test_bad_input_is_fatal() -> None:
-    assert list(ONE.run(work("refuse"), [b"x"])) == [(0, Reply(error="bad input: 'x'", fatal=True))]
-
-
 def test_an_error_in_the_list_of_tasks_is_raised() -> None:
     def tasks() -> Iterator[bytes]:
         yield b"1"
@@ -187,8 +183,27 @@ def test_ctrl_c_ends_all_processes(tmp_path: Path, process: Process) -> None:
 WORKER = Worker(device="cpu", cores=1)
 
 
-def run(name: str, task: bytes, worker: Worker = WORKER) -> Reply:
-    return run_task(work(name).function, b"shared", task, worker)
+@pytest.mark.parametrize(
+    ("name", "reply"),
+    [
+        ("tell", Reply(b"cpu 1 1 shared 7", machine="node7")),
+        ("fail", Reply(error="ValueError: bad task 7", machine="node7")),
+        ("refuse", Reply(error="bad input: '7'", fatal=True, machine="node7")),
+        (
+            "missing",
+            Reply(
+                error="AttributeError: module 'tests.engine.tasks' has no attribute 'missing'",
+                machine="node7",
+            ),
+        ),
+    ],
+)
+def test_the_reply_to_a_task(monkeypatch: pytest.MonkeyPatch, name: str, reply: Reply) -> None:
+    for variable in ("LOKY_MAX_CPU_COUNT", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(variable, "2")  # restores what the task changes
+    worker = Worker("node7", "cpu", cores=1)
+    assert run_task(f"tests.engine.tasks:{name}", b"shared", b"7", worker) == reply
+    assert os.environ["OMP_NUM_THREADS"] == "1"
 
 
 # --- messages ---------------------------------------------------------------------------------
@@ -217,7 +232,7 @@ def test_a_message_that_was_cut_is_none(message: bytes, data: st.DataObject) -> 
 
 
 @pytest.fixture
-def process() -> Iterator[subprocess.Popen[bytes]]:
+def worker_process() -> Iterator[subprocess.Popen[bytes]]:
     """A worker process that has got its first messages."""
     # Ctrl-C as in a terminal; a process in the background ignores it.
     ctrl_c = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
@@ -239,20 +254,20 @@ def ask(process: subprocess.Popen[bytes], task: bytes) -> Reply:
     return msgspec.json.decode(read_message(process.stdout) or b"", type=Reply)
 
 
-def test_what_a_task_prints_is_not_a_reply(process: subprocess.Popen[bytes]) -> None:
-    assert [ask(process, task).result for task in (b"1", b"", b"3")] == [b"1", b"", b"3"]
+def test_what_a_task_prints_is_not_a_reply(worker_process: subprocess.Popen[bytes]) -> None:
+    assert [ask(worker_process, task).result for task in (b"1", b"", b"3")] == [b"1", b"", b"3"]
 
 
-def test_the_process_ends_when_its_input_is_closed(process: subprocess.Popen[bytes]) -> None:
-    assert process.stdin is not None
-    ask(process, b"")
-    process.stdin.close()
-    assert process.wait(60) == 0
+def test_the_process_ends_when_its_input_is_closed(worker_process: subprocess.Popen[bytes]) -> None:
+    assert worker_process.stdin is not None
+    ask(worker_process, b"")
+    worker_process.stdin.close()
+    assert worker_process.wait(60) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
-def test_the_process_ignores_ctrl_c(process: subprocess.Popen[bytes]) -> None:
+def test_the_process_ignores_ctrl_c(worker_process: subprocess.Popen[bytes]) -> None:
     """A terminal sends it to all processes; the parent decides."""
-    ask(process, b"")
-    process.send_signal(signal.SIGINT)
-    assert ask(process, b"still here").result == b"still here"
+    ask(worker_process, b"")
+    worker_process.send_signal(signal.SIGINT)
+    assert ask(worker_process, b"still here").result == b"still here"

@@ -249,3 +249,10 @@ def test_two_processes_append_whole_lines(tmp_path: Path) -> None:
     both = [subprocess.Popen([sys.executable, "-c", SCRIPT, path]) for _ in range(2)]
     assert [process.wait() for process in both] == [0, 0]
     assert sorted(each["step"] for each in documents(path)) == sorted([*range(200)] * 2)
+
+
+def test_one_listener_or_none() -> None:
+    heard = Heard()
+    emit_all(Events(heard))
+    assert heard.events == ALL
+    emit_all(Events())

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.engine.test_processes import has_ended, wait_until
-from tests.features.data import Extract, Tree, Zoo, one_of, spoil
+from tests.events.heard import Heard
+from tests.features.data import Extract, MakeModel, Tree, Zoo, one_of, spoil
 from tests.features.dying import CULPRIT, FOLDER, Troubled
-from tests.features.test_steps import Heard
 
 from oodzoo._io import is_temporary
 from oodzoo.data.dataset import ImageDomains
@@ -31,7 +31,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import extract_part, run_extraction
 from oodzoo.features.extractor import Extractor
-from oodzoo.features.work import Job
+from oodzoo.features.work import ExtractionJob
 from oodzoo.store import index as store_index
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
@@ -112,8 +112,8 @@ def test_two_processes_are_one_process(
     assert store.models == NAMES
     assert store.milliseconds_per_image(NAMES[0]) is not None
     assert heard.events[0] == ("start", "extraction", {"models": list(NAMES), "images": 45})
-    assert [event for event in heard.events if isinstance(event[0], int)][-1][:2] == (135, 135)
-    assert heard.events[-1] == ("end", "extraction", "done", None)
+    assert heard.steps()[-1] == (135, 135)
+    assert heard.outline()[-1] == ("extraction", "done")
     # Replies have names and checksums, no features.
     sizes = [len(reply.result or b"") for reply in engine.replies]
     assert max(sizes) < 200 + 150 * SHARDS * len(NAMES)
@@ -152,8 +152,8 @@ def test_only_the_model_that_kills_its_process_is_left_out(
     assert done.failed == {NAMES[0]: reason}
     assert store.models == NAMES[1:2]
     require_same_rows(store, expected)
-    failures = [e[2] for e in heard.events if isinstance(e[0], int) and "failed" in e[2]]
-    assert failures == [{"model": NAMES[0], "failed": reason}]
+    failures = [facts for _, facts in heard.of("progress") if "failed" in facts]
+    assert [(facts["model"], facts["failed"]) for facts in failures] == [(NAMES[0], reason)]
 
 
 # Two workers write a shard each, and then hang.
@@ -238,7 +238,7 @@ class Elsewhere(Processes):
     """Its workers have another store under another path."""
 
     def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
-        job = msgspec.json.decode(work.shared, type=Job)
+        job = msgspec.json.decode(work.shared, type=ExtractionJob)
         other = shutil.copytree(job.store, f"{job.store}-elsewhere", dirs_exist_ok=True)
         shared = msgspec.json.encode(msgspec.structs.replace(job, store=str(other)))
         return super().run(replace(work, shared=shared), tasks)
@@ -269,8 +269,7 @@ def test_parts_in_any_order_are_the_whole(
         )
         written.append(done.shards)
         assert done.outdated == []
-        ends = [event for event in heard.events if isinstance(event[0], int)]
-        assert ends[-1][:2] == (135, 135)
+        assert heard.steps()[-1] == (135, 135)
     assert sum(written) == SHARDS * len(NAMES)
     assert max(written) - min(written) <= 2
     assert store is not None
@@ -364,30 +363,6 @@ def test_growing_samples(
     assert FeatureStore(store).models == NAMES
 
 
-def test_samples_are_resumed(digits: Path, zoo: Zoo, expected: Path, tmp_path: Path) -> None:
-    few, more = nested(digits, 10, 25)
-    store = tmp_path / "s"
-
-    def rounds(stop: int) -> None:
-        with Extractor(ImageDomains(digits), zoo(*NAMES), store, CPU) as extractor:
-            for number, (models, images) in enumerate(
-                [(NAMES, few), (NAMES[:2], more), (NAMES[:1], None)]
-            ):
-                if number == stop:
-                    raise KeyboardInterrupt
-                extractor.extract(models, images)
-                if images is not None:
-                    require_view(extractor, list(models), images, expected)
-
-    for stop in (1, 2):
-        with pytest.raises(KeyboardInterrupt):
-            rounds(stop)
-        assert not read_manifest(store).models
-    rounds(3)
-    assert computed(store) == dict(zip(NAMES, (45, 25, 10), strict=True))
-    assert FeatureStore(store).models == NAMES[:1]
-
-
 # --- events and errors ------------------------------------------------------------------------
 
 
@@ -400,6 +375,19 @@ def test_an_extraction_that_fails_ends_and_releases_the_store(
         Extractor(ImageDomains(digits), zoo(), tmp_path / "s", CPU, listener=heard),
     ):
         raise ValueError("broken")
-    assert heard.events[-1] == ("end", "extraction", "failed", "broken")
+    ((_, end),) = heard.of("end")
+    assert (end["status"], end["error"]) == ("failed", "broken")
     assert not read_manifest(tmp_path / "s").models
     run_extraction(ImageDomains(digits), zoo(), tmp_path / "s", CPU)
+
+
+def test_a_python_model_needs_this_process(
+    digits: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
+    message = (
+        "model 'function' is a Python object, which the engine processes cannot send to other "
+        "processes; give its spec, or extract in this process"
+    )
+    with pytest.raises(InputError, match=f"^{message}$"):
+        by(Processes(["cpu", "cpu"]), digits, [make_model()], tmp_path / "s")
+    assert not (tmp_path / "s").exists()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,8 +18,10 @@ from oodzoo.errors import InputError
 from oodzoo.features.config import Extraction
 from oodzoo.features.feature_files import read_feature_files
 from oodzoo.features.importing import import_features
+from oodzoo.features.source import StoreSource
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.removal import remove_models
 
 # --- importing ---------------------------------------------------------------------------------
 
@@ -93,13 +94,6 @@ def test_numbers_of_any_type(tmp_path: Path, kind: str) -> None:
     assert store.model("net").dtype == "float32"
 
 
-@pytest.mark.parametrize("labels", [np.arange(N) % 2, (np.arange(N) % 2).astype("S")])
-def test_labels_and_domains_may_be_numbers(tmp_path: Path, labels: Any) -> None:
-    file = npz(tmp_path / "a.npz", labels=labels, domains=np.arange(N) // 6)
-    store = import_features([file], tmp_path / "s")
-    assert (store.classes, store.domains) == (("0", "1"), ("0", "1"))
-
-
 @pytest.mark.parametrize("kind", [pa.list_, lambda t: pa.list_(t, 4), pa.large_list])
 def test_parquet_of_lists(tmp_path: Path, kind: Any) -> None:
     lists = pa.array(FEATURES.tolist(), kind(pa.float32()))
@@ -119,13 +113,6 @@ def test_the_forms_agree(tmp_path: Path, tree: Tree) -> None:
 
 
 # --- a store that is there --------------------------------------------------------------------
-
-
-def test_the_same_import_again_changes_nothing(tmp_path: Path, tree: Tree, stamps: Stamps) -> None:
-    import_features([npz(tmp_path / "a.npz")], tmp_path / "s")
-    before = tree(tmp_path / "s"), stamps(tmp_path / "s")
-    import_features([tmp_path / "a.npz"], tmp_path / "s")
-    assert (tree(tmp_path / "s"), stamps(tmp_path / "s")) == before
 
 
 LONGER = {
@@ -271,68 +258,57 @@ NAN = np.where(np.arange(N)[:, None] == 7, np.nan, FEATURES)
 OBJECTS = np.array(["cat", 1] * 6, dtype=object)
 
 
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        ({"labels": None}, "has no labels"),
-        ({"domains": None}, "has no domains"),
-        ({"labels": OBJECTS}, "cannot be read as plain arrays .* not as objects"),
-        ({"net": OBJECTS}, "cannot be read as plain arrays"),
-        ({"labels": LABELS[1:]}, "has 11 labels and 12 domains"),
-        ({"groups": ["g"] * 3}, "has 12 labels and 3 groups"),
-        ({"net": FEATURES[1:]}, "features of 'net' have 11 rows, but there are 12 labels"),
-        ({"net.logits": LOGITS[1:]}, "logits of 'net' have 11 rows"),
-        ({"net": NAN}, "features of 'net' contain NaN or infinity, first in row 7"),
-        ({"net.logits": NAN}, "logits of 'net' contain NaN or infinity, first in row 7"),
-        ({"net": FEATURES[:, 0]}, r"must be numbers \(n, d\), got float32 \(12,\)"),
-        ({"net": FEATURES[:, :0]}, r"must be numbers \(n, d\), got float32 \(12, 0\)"),
-        ({"net": FEATURES[None]}, r"must be numbers \(n, d\), got float32 \(1, 12, 4\)"),
-        ({"net": FEATURES.astype(str)}, "must be numbers"),
-        ({"net": FEATURES.astype(complex)}, "must be numbers"),
-        ({"net": FEATURES > 0}, "must be numbers"),
-        ({"net": FEATURES.astype(float) * 1e300}, "values up to .* do not fit float32"),
-        ({"net": None}, "has no features"),
-        ({"other.logits": LOGITS}, "has logits of 'other' without its features"),
-        ({"domains": ["day"] * N}, "has one domain, 'day'; at least two"),
-        ({"labels": ["cat"] * N}, "has one class, 'cat'; at least two"),
-        ({"labels": [*LABELS[:-1], " "]}, "the label of row 11 is empty"),
-        ({"domains": ["", *DOMAINS[1:]]}, "the domain of row 0 is empty"),
-        ({"paths": ["a.jpg"] * N}, "lists the path 'a.jpg' twice"),
-        ({"labels": LABELS[:, None]}, r"labels must be \(n,\), got shape \(12, 1\)"),
-        ({"labels": "cat"}, r"labels must be \(n,\), got shape \(\)"),
-        ({"a/b": FEATURES}, "the name 'a/b' cannot be the name of a folder"),
-    ],
-)
-def test_a_bad_npz_is_one_line(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
-    file = npz(tmp_path / "a.npz", **change)
-    with pytest.raises(InputError, match=complaint) as caught:
-        import_features([file], tmp_path / "s")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "s").exists()
-
-
 RAGGED = [[1.0] * (3 + at % 2) for at in range(N)]
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("form", "change", "complaint"),
     [
-        ({"label": None}, "has no labels"),
-        ({"domain": None}, "has no domains"),
-        ({"net": None}, "has no features"),
-        ({"net": RAGGED}, "the lists of column 'net' have between 3 and 4 numbers"),
-        ({"net": [None, *FEATURES[1:].tolist()]}, "between 0 and 4 numbers"),
-        ({"net": [[1.0, None]] * N}, "contain NaN or infinity, first in row 0"),
-        ({"net": [["a"]] * N}, "the lists of column 'net' contain other values"),
-        ({"net": ["a"] * N}, "must be numbers"),
-        ({"net": [[]] * N}, "must be numbers"),
-        ({"label": [None, *LABELS[1:]]}, "the label of row 0 is empty"),
-        ({"path": ["a"] * N}, "lists the path 'a' twice"),
-        ({"x.logits": LOGITS.tolist()}, "has logits of 'x' without its features"),
+        (npz, {"labels": None}, "has no labels"),
+        (npz, {"domains": None}, "has no domains"),
+        (npz, {"labels": OBJECTS}, "cannot be read as plain arrays .* not as objects"),
+        (npz, {"net": OBJECTS}, "cannot be read as plain arrays"),
+        (npz, {"labels": LABELS[1:]}, "has 11 labels and 12 domains"),
+        (npz, {"groups": ["g"] * 3}, "has 12 labels and 3 groups"),
+        (npz, {"net": FEATURES[1:]}, "features of 'net' have 11 rows, but there are 12 labels"),
+        (npz, {"net.logits": LOGITS[1:]}, "logits of 'net' have 11 rows"),
+        (npz, {"net": NAN}, "features of 'net' contain NaN or infinity, first in row 7"),
+        (npz, {"net.logits": NAN}, "logits of 'net' contain NaN or infinity, first in row 7"),
+        (npz, {"net": FEATURES[:, 0]}, r"must be numbers \(n, d\), got float32 \(12,\)"),
+        (npz, {"net": FEATURES[:, :0]}, r"must be numbers \(n, d\), got float32 \(12, 0\)"),
+        (npz, {"net": FEATURES[None]}, r"must be numbers \(n, d\), got float32 \(1, 12, 4\)"),
+        (npz, {"net": FEATURES.astype(str)}, "must be numbers"),
+        (npz, {"net": FEATURES.astype(complex)}, "must be numbers"),
+        (npz, {"net": FEATURES > 0}, "must be numbers"),
+        (npz, {"net": FEATURES.astype(float) * 1e300}, "values up to .* do not fit float32"),
+        (npz, {"net": None}, "has no features"),
+        (npz, {"other.logits": LOGITS}, "has logits of 'other' without its features"),
+        (npz, {"domains": ["day"] * N}, "has one domain, 'day'; at least two"),
+        (npz, {"labels": ["cat"] * N}, "has one class, 'cat'; at least two"),
+        (npz, {"labels": [*LABELS[:-1], " "]}, "the label of row 11 is empty"),
+        (npz, {"domains": ["", *DOMAINS[1:]]}, "the domain of row 0 is empty"),
+        (npz, {"paths": ["a.jpg"] * N}, "lists the path 'a.jpg' twice"),
+        (npz, {"labels": LABELS[:, None]}, r"labels must be \(n,\), got shape \(12, 1\)"),
+        (npz, {"labels": "cat"}, r"labels must be \(n,\), got shape \(\)"),
+        (npz, {"a/b": FEATURES}, "the name 'a/b' cannot be the name of a folder"),
+        (parquet, {"label": None}, "has no labels"),
+        (parquet, {"domain": None}, "has no domains"),
+        (parquet, {"net": None}, "has no features"),
+        (parquet, {"net": RAGGED}, "the lists of column 'net' have between 3 and 4 numbers"),
+        (parquet, {"net": [None, *FEATURES[1:].tolist()]}, "between 0 and 4 numbers"),
+        (parquet, {"net": [[1.0, None]] * N}, "contain NaN or infinity, first in row 0"),
+        (parquet, {"net": [["a"]] * N}, "the lists of column 'net' contain other values"),
+        (parquet, {"net": ["a"] * N}, "must be numbers"),
+        (parquet, {"net": [[]] * N}, "must be numbers"),
+        (parquet, {"label": [None, *LABELS[1:]]}, "the label of row 0 is empty"),
+        (parquet, {"path": ["a"] * N}, "lists the path 'a' twice"),
+        (parquet, {"x.logits": LOGITS.tolist()}, "has logits of 'x' without its features"),
     ],
 )
-def test_a_bad_parquet_is_one_line(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
-    file = parquet(tmp_path / "a.parquet", **change)
+def test_bad_files_are_one_line(
+    tmp_path: Path, form: Callable[..., Path], change: dict[str, Any], complaint: str
+) -> None:
+    file = form(tmp_path / f"a.{form.__name__}", **change)
     with pytest.raises(InputError, match=complaint) as caught:
         import_features([file], tmp_path / "s")
     assert "\n" not in str(caught.value)
@@ -440,6 +416,16 @@ def test_groups_of_the_store_are_kept(tmp_path: Path) -> None:
         import_features([other], tmp_path / "s")
 
 
+def test_other_logits_are_not_taken_from_the_cache(tmp_path: Path) -> None:
+    logits = {"net.logits": LOGITS}
+    first = import_features([npz(tmp_path / "a.npz", **logits)], tmp_path / "s")
+    value = StoreSource(first).cached("test", ["net"], lambda: {"x": first.logits("net", "day")})
+    remove_models(tmp_path / "s", ["net"])
+    second = import_features([npz(tmp_path / "b.npz", **{"net.logits": -LOGITS})], tmp_path / "s")
+    found = StoreSource(second).cached("test", ["net"], lambda: {"x": second.logits("net", "day")})
+    np.testing.assert_array_equal(found["x"], -value["x"])
+
+
 def test_the_same_rows_in_another_order_are_the_same_model(tmp_path: Path) -> None:
     paths = np.array([f"p{row:02d}" for row in range(N)])
     import_features([npz(tmp_path / "a.npz", paths=paths)], tmp_path / "s")
@@ -472,16 +458,6 @@ def test_csv(tmp_path: Path, separator: str) -> None:
     assert list(read.features) == ["wine"]
     np.testing.assert_array_equal(read.features["wine"], X)
     assert not read.named
-
-
-def test_csv_is_imported(tmp_path: Path) -> None:
-    file = tmp_path / "wine.csv"
-    cells = itertools.product("ab", "xy")
-    rows = [f"{domain},{label},{n},{-n}" for n, (domain, label) in enumerate(cells)]
-    file.write_text("\n".join(["domain,label,u,v", *rows]))
-    store = import_features([file], tmp_path / "store")
-    assert store.models == ("wine",)
-    np.testing.assert_array_equal(store.features("wine", "b"), [[2, -2], [3, -3]])
 
 
 @pytest.mark.parametrize(

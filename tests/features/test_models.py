@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 from tests.features.data import (
     Extract,
     MakeModel,
-    Stamps,
     Zoo,
 )
 from tests.fixtures import draw_digits
@@ -25,7 +25,7 @@ from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.members import find_spec
 from oodzoo.features.timing import PASSES
-from oodzoo.features.work import Task, cut_tasks
+from oodzoo.features.work import ModelShards, cut_tasks
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.writer import PlannedShard
@@ -191,27 +191,6 @@ def test_features_equal_those_of_each_layer_alone(
             )
 
 
-def test_a_layer_can_be_added_later(
-    digits: Path,
-    specs: list[ModelSpec],
-    passes: list[int],
-    extract: Extract,
-    stamps: Stamps,
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "store"
-    first = extract(digits, specs[:2], path)
-    before = stamps(path)
-    passes.clear()
-    again = extract(digits, specs, path)
-    assert (first.shards, again.shards) == (6, 6)
-    assert set(again.written) == set(names(specs[2:]))
-    assert max(passes[-3:]) == 2  # only the new layers are computed
-    shards = {file: stamp for file, stamp in before.items() if file.endswith(".npy")}
-    assert shards.items() <= stamps(path).items()
-    assert extract(digits, specs, path).shards == 0
-
-
 def test_layers_of_a_network_are_in_the_same_tasks() -> None:
     models = ["a", "b@1", "c", "b@2", "b@3"]
     planned = [PlannedShard(f"s{n}", [f"image{n}"], models) for n in range(40)]
@@ -221,7 +200,7 @@ def test_layers_of_a_network_are_in_the_same_tasks() -> None:
     assert all({"b@1", "b@2", "b@3"} <= set(task.models) for task in tasks if "b@1" in task.models)
     done = [(model, shard) for task in tasks for model in task.models for shard in task.shards]
     assert len(done) == len(set(done)) == 5 * 40
-    assert isinstance(tasks[0], Task)
+    assert isinstance(tasks[0], ModelShards)
 
 
 def test_time_is_that_up_to_the_layer(tmp_path: Path) -> None:
@@ -303,32 +282,6 @@ def test_other_texts_are_embedded_anew_and_nothing_else(
     assert {path: path.stat().st_mtime_ns for path in store.path.rglob("*.npy")} == before
 
 
-def test_a_new_class_keeps_the_names_of_the_others(
-    data: Path, spec: ModelSpec, tmp_path: Path
-) -> None:
-    store = _extract(data, [spec], tmp_path / "store", class_names=NAMES)
-    image = next((data / "chalk" / "0").iterdir())
-    (data / "chalk" / "a_third").mkdir()
-    image.rename(data / "chalk" / "a_third" / image.name)
-    found = _texts(_extract(data, [spec], store.path))
-    assert dict(zip(found.classes, found.names, strict=True)) == NAMES | {"a_third": "a third"}
-
-
-def test_a_model_whose_tokeniser_is_missing_has_features(
-    digits: Path, spec: ModelSpec, tmp_path: Path
-) -> None:
-    file = tmp_path / "clip" / "open_clip_config.json"
-    file.write_text(
-        file.read_text().replace('"heads": 2', '"heads": 2, "hf_tokenizer_name": "nobody/none"')
-    )
-    with pytest.warns(
-        UserWarning, match="model 'clip' has no zero-shot predictions: .*cannot load"
-    ):
-        store = _extract(digits, [spec], tmp_path / "store")
-    assert store.models == ("clip",)
-    assert store.class_embeddings("clip") is None
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -356,3 +309,32 @@ def test_numbers_have_no_class_names(digits: Path, zoo: Any, tmp_path: Path) -> 
     numbers = oodzoo.ImageDomains(tmp_path / "table.csv", root=digits, task="regression")
     with pytest.raises(InputError, match="prompts are for classification, and the task is regr"):
         _extract(numbers, zoo("mlp_glyphs_augmented"), tmp_path / "store", prompts=["a {}"])
+
+
+def test_a_model_whose_tokeniser_is_missing_has_features(
+    digits: Path, spec: ModelSpec, tmp_path: Path
+) -> None:
+    file = tmp_path / "clip" / "open_clip_config.json"
+    file.write_text(
+        file.read_text().replace('"heads": 2', '"heads": 2, "hf_tokenizer_name": "nobody/none"')
+    )
+    with pytest.warns(
+        UserWarning, match="model 'clip' has no zero-shot predictions: .*cannot load"
+    ):
+        store = _extract(digits, [spec], tmp_path / "store")
+    assert store.models == ("clip",)
+    assert store.class_embeddings("clip") is None
+
+
+def test_a_layer_has_none(digits: Path, tmp_path: Path) -> None:
+    small_clip(tmp_path)
+    layer = ModelSpec("clip", "open_clip/local-dir:clip", folder=tmp_path, layer="ln_post")
+    store = _extract(digits, [layer], tmp_path / "store")
+    assert store.class_embeddings("clip") is None
+
+
+def test_models_without_a_text_tower(digits: Path, zoo: Any, tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store = _extract(digits, zoo("mlp_glyphs_augmented"), tmp_path / "store", prompts=["{}"])
+    assert store.class_embeddings("mlp_glyphs_augmented") is None

@@ -101,36 +101,6 @@ def test_an_image_that_cannot_be_fetched_is_not_left_out(
     assert content_of(oodzoo.extract(url, zoo(), tmp_path / "store", device="cpu")) == local
 
 
-@pytest.mark.parametrize("change", ["replaced", "removed"])
-def test_a_bucket_that_changes_while_it_is_read(
-    s3: Bucket,
-    digits: Path,
-    zoo: MakeZoo,
-    tmp_path: Path,
-    local: str,
-    change: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One line, no half-written features, and the same command finishes when it is restored."""
-    url = s3.upload(digits, "digits")
-    data = ImageDomains(url)
-    assert data.fingerprint
-    monkeypatch.setenv("OODZOO_CACHE", str(tmp_path / "another cache"))
-    every = s3.keys()
-    key = next(key for key in every if key.endswith(".png"))
-    content = s3.get(key)
-    if change == "replaced":
-        s3.put(key, content[:-20] + bytes(40))
-    else:
-        s3.delete(key)
-    with pytest.raises(InputError, match="1 image could not be read after the data set") as caught:
-        oodzoo.extract(data, zoo(), tmp_path / "store", device="cpu")
-    assert key.partition("/")[2] in str(caught.value)
-    assert "\n" not in str(caught.value)
-    s3.put(key, content)
-    assert content_of(oodzoo.extract(url, zoo(), tmp_path / "store", device="cpu")) == local
-
-
 def test_an_image_that_was_not_fetched_for_a_summary_is_not_left_out(
     s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path
 ) -> None:
@@ -165,26 +135,6 @@ def test_images_in_memory_cannot_be_sent_to_processes(zoo: MakeZoo, tmp_path: Pa
         oodzoo.extract(ImageDomains(Squares()), zoo(), tmp_path / "store", device="cpu,cpu")
     store = oodzoo.extract(ImageDomains(Squares()), zoo(), tmp_path / "store", device="cpu")
     assert store.n_images == 8
-
-
-def test_unlabelled_images_of_a_bucket(
-    s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OODZOO_FOLLOW_LINKS", "1")
-    domains = sorted(path.name for path in digits.iterdir())
-    url = s3.upload(digits / domains[0], "new images")
-    two = {name: digits / name for name in domains[1:]}
-    for name, folder in two.items():
-        (tmp_path / "two").mkdir(exist_ok=True)
-        (tmp_path / "two" / name).symlink_to(folder)
-    stores = [
-        oodzoo.extract(
-            tmp_path / "two", zoo(), tmp_path / str(at), device="cpu", unlabelled=[target]
-        )
-        for at, target in enumerate([f"web={url}", f"web={digits / domains[0]}"])
-    ]
-    assert stores[0].unlabelled == ("web",)
-    assert content_of(stores[0]) == content_of(stores[1])
 
 
 # --- fetching ----------------------------------------------------------------------------------

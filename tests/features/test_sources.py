@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.store.data import FEATURE_DIM, compute, flip, letters, record
+from tests.store.data import flip
 
 from oodzoo.errors import InputError
 from oodzoo.features import cache
@@ -21,16 +21,12 @@ from oodzoo.features.columns import Columns
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import (
     ArraySource,
-    Facts,
     FeatureSource,
     StoreSource,
     as_source,
     groups_of,
     total_cost,
 )
-from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.local import update_local
-from oodzoo.store.writer import writing
 from oodzoo.task import Task
 
 # --- source ------------------------------------------------------------------------------------
@@ -65,24 +61,6 @@ def test_only_some_domains_and_their_classes(tmp_path: Path) -> None:
         assert part.only(["b"]).classes == ("1", "2")
 
 
-def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
-    _, source = both(tmp_path)
-    assert isinstance(source, StoreSource)
-    calls: list[tuple[str, ...]] = []
-
-    def sizes(view: FeatureSource) -> None:
-        def compute() -> dict[str, np.ndarray]:
-            calls.append(view.domains)
-            return {"n": np.array(len(view.domains))}
-
-        assert view.cached("sizes", ["net"], compute)["n"] == len(view.domains)
-
-    for _ in range(2):
-        for view in (source, source.only(["a", "b"]), source.only(["b", "c"])):
-            sizes(view)
-    assert calls == [source.domains, ("a", "b"), ("b", "c")]
-
-
 X, Y, D = np.ones((4, 2)), [0, 1, 0, 1], list("aabb")
 
 
@@ -113,20 +91,37 @@ def test_ranking_does_not_import_pillow() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_facts_of_stored_models(tmp_path: Path) -> None:
-    with writing(tmp_path / "store") as writer:
-        writer.set_table(letters(day="abcd", night="efgh"))
-        writer.add_images()
-        writer.add_model("free", record("f", licence="mit"))
-        writer.add_model("other", record("g", parameters=None))
-        compute(writer, "free", "other")
-        writer.finish()
-    update_local(tmp_path / "store", "free", {"milliseconds_per_image": 2.5})
-    source = StoreSource(FeatureStore(tmp_path / "store"))
-    assert source.facts("free") == Facts(FEATURE_DIM, 7, 2.5, "mit")
-    assert source.facts("other") == Facts(FEATURE_DIM)
-    arrays = ArraySource({"net": np.zeros((2, 3))}, [0, 1], ["a", "b"])
-    assert arrays.facts("net") == Facts(3)
+def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
+    _, source = both(tmp_path)
+    assert isinstance(source, StoreSource)
+    calls: list[tuple[str, ...]] = []
+
+    def sizes(view: FeatureSource) -> None:
+        def compute() -> dict[str, np.ndarray]:
+            calls.append(view.domains)
+            return {"n": np.array(len(view.domains))}
+
+        assert view.cached("sizes", ["net"], compute)["n"] == len(view.domains)
+
+    for _ in range(2):
+        for view in (source, source.only(["a", "b"]), source.only(["b", "c"])):
+            sizes(view)
+    assert calls == [source.domains, ("a", "b"), ("b", "c")]
+
+
+def test_arrays_and_a_store_are_seen_alike(tmp_path: Path) -> None:
+    arrays, stored = both(tmp_path)
+    for attribute in ("models", "domains", "classes"):
+        assert getattr(arrays, attribute) == getattr(stored, attribute)
+    assert arrays.facts("net") == stored.facts("net")
+    for domain in arrays.domains:
+        assert arrays.labels(domain).tolist() == stored.labels(domain).tolist()
+        for (one, _), (other, _) in zip(
+            arrays.shards("net", domain), stored.shards("net", domain), strict=True
+        ):
+            assert np.array_equal(one, other)
+    assert arrays.provenance == {"name": "arrays"}
+    assert set(stored.provenance) == {"name", "fingerprint"}
 
 
 def test_groups_of_several_domains() -> None:
@@ -264,3 +259,24 @@ def test_a_member_hidden_by_a_flipped_bit_is_not_left_out(path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     write_cached(tmp_path / "file" / "a.npz", "a", {})
+
+
+def test_a_mask_of_another_length_is_rejected() -> None:
+    source = ArraySource(FEATURES, LABELS, DOMAINS)
+    with pytest.raises(InputError, match=r"mask has 9 values, .* 10 features"):
+        Columns.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))
+
+
+def test_as_source(tmp_path: Path) -> None:
+    arrays, stored = both(tmp_path)
+    assert isinstance(stored, StoreSource)
+    assert as_source(arrays) is arrays
+    assert isinstance(as_source(stored.store), StoreSource)
+    assert isinstance(as_source({"net": np.ones((4, 2))}, [0, 1, 0, 1], list("aabb")), ArraySource)
+
+
+def test_the_path_of_a_store_is_a_source(tmp_path: Path) -> None:
+    _, source = both(tmp_path)
+    assert isinstance(source, StoreSource)
+    assert as_source(str(source.store.path)).models == source.models
+    assert as_source(source.store.path).domains == source.domains

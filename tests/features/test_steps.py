@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.events.heard import Heard
 from tests.features.data import Extract, Zoo
 
-from oodzoo._io import file_digest
-from oodzoo.data.files import LocalFile, TextFile, UnreadableImageError
+from oodzoo.data.files import TextFile
 from oodzoo.errors import InputError
-from oodzoo.events import Listener
 from oodzoo.features.config import Extraction, ExtractionConfig, PassTime, Timing
 from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.pixels import Decoding, HashedFile
@@ -29,7 +28,7 @@ from oodzoo.zoo import load_model
 from oodzoo.zoo.callable import model_from_callable
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.onnx import OnnxModel, OnnxNetwork
-from oodzoo.zoo.preprocessing import Geometry, square
+from oodzoo.zoo.preprocessing import square
 
 # --- config ------------------------------------------------------------------------------------
 
@@ -61,13 +60,6 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         ExtractionConfig("cuda:0,cuda:2")
 
 
-def test_one_gpu_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model can be loaded on it: "all" is no device."""
-    torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 1))
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    assert ExtractionConfig("all").device == "cuda:0"
-
-
 def test_the_bottleneck_is_the_longer_step() -> None:
     assert Extraction(Path("s"), waiting=2.0, running=1.0).bottleneck == "decoding"
     assert Extraction(Path("s"), waiting=1.0, running=2.0).bottleneck == "inference"
@@ -86,84 +78,6 @@ def test_warnings_name_the_models_that_are_left_out() -> None:
 
 
 SMALL, LARGE = (square(side, (0.5,) * 3, (0.5,) * 3).geometry for side in (4, 6))
-
-
-def write(folder: Path, n: int) -> dict[int, Path]:
-    """Images of one colour each, by position; every third position is left out."""
-    files: dict[int, Path] = {}
-    for position in range(n):
-        if position % 3 != 2:
-            files[position] = folder / f"{position}.png"
-            Image.new("RGB", (8, 8), (position, 0, 0)).save(folder / f"{position}.png")
-    return files
-
-
-def local(paths: dict[int, Path]) -> dict[int, LocalFile]:
-    return {position: LocalFile(str(path)) for position, path in paths.items()}
-
-
-def reds(pixels: np.ndarray) -> list[int]:
-    return [int(image[0, 0, 0]) for image in pixels]
-
-
-def test_every_image_in_every_size(tmp_path: Path) -> None:
-    files = write(tmp_path, 11)
-    chunk = Decoding(local(files), [SMALL, LARGE]).result()
-    assert chunk.positions == list(files)
-    assert chunk.problems == {}
-    for geometry, side in ((SMALL, 4), (LARGE, 6)):
-        assert chunk.pixels[geometry].shape == (len(files), side, side, 3)
-        assert reds(chunk.pixels[geometry]) == list(files)
-
-
-def test_unreadable_images_have_no_row(tmp_path: Path) -> None:
-    files = write(tmp_path, 11)
-    (tmp_path / "3.png").write_bytes(b"")
-    chunk = Decoding(local(files), [SMALL]).result()
-    ((position, error),) = chunk.problems.items()
-    assert (position, str(error)) == (3, "the file is empty (0 bytes)")
-    assert not error.transient
-    assert chunk.positions == [position for position in files if position != 3]
-    assert reds(chunk.pixels[SMALL]) == chunk.positions
-
-
-def test_files_that_are_not_as_they_were_listed(tmp_path: Path) -> None:
-    """Whether they can be decoded or not: nothing is known of the image that was listed."""
-    paths = list(write(tmp_path, 11).values())
-    files = {
-        at: HashedFile(LocalFile(str(path)), file_digest(path)) for at, path in enumerate(paths)
-    }
-    paths[1].unlink()
-    paths[2].write_bytes(paths[3].read_bytes())
-    paths[4].write_bytes(b"")
-    chunk = Decoding(files, [SMALL]).result()
-    assert {position: str(error) for position, error in chunk.problems.items()} == {
-        1: "No such file or directory",
-        2: "the file has changed since it was listed",
-        4: "the file has changed since it was listed",
-    }
-    assert all(error.transient for error in chunk.problems.values())
-    assert chunk.positions == [0, 3, 5, 6, 7]
-    assert reds(chunk.pixels[SMALL]) == [int(paths[at].stem) for at in chunk.positions]
-
-
-def test_an_image_that_cannot_be_resized_is_its_own_problem(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files: dict[int, Path] = {}
-    for at, width in enumerate((8, 9, 10)):
-        files[at] = tmp_path / f"{at}.png"
-        Image.new("RGB", (width, 8), "red").save(files[at])
-
-    def apply(self: Geometry, image: Image.Image) -> Any:
-        if image.width == 9:
-            raise UnreadableImageError("no memory", transient=True)
-        return np.zeros((*self.crop, 3), np.uint8)
-
-    monkeypatch.setattr(Geometry, "apply", apply)
-    chunk = Decoding(local(files), [SMALL]).result()
-    assert chunk.positions == [0, 2]
-    assert {at: str(error) for at, error in chunk.problems.items()} == {1: "no memory"}
 
 
 def test_texts() -> None:
@@ -219,25 +133,6 @@ def test_what_was_launched_is_kept_when_no_more_jobs_come() -> None:
 # --- progress ----------------------------------------------------------------------------------
 
 
-class Heard(Listener):
-    """Keeps the events."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[Any, ...]] = []
-
-    def start(self, stage: str, **facts: Any) -> None:
-        self.events.append(("start", stage, facts))
-
-    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-        self.events.append((done, total, facts))
-
-    def metric(self, stage: str, name: str, value: float, *, step: int | None = None) -> None:
-        self.events.append((name, value))
-
-    def end(self, stage: str, **facts: Any) -> None:
-        self.events.append(("end", stage, facts["status"], facts.get("error")))
-
-
 def test_images_of_all_models_are_counted() -> None:
     heard = Heard()
     with ExtractionProgress(heard, ["a", "b"], 10) as progress:
@@ -249,17 +144,19 @@ def test_images_of_all_models_are_counted() -> None:
         progress.say("half")
         progress.fail("b", "broken")
         progress.measured("a", 50.0)
-    assert heard.events == [
-        ("start", "extraction", {"models": ["a", "b"], "images": 10}),
+    assert heard.of("start") == [("extraction", {"models": ["a", "b"], "images": 10})]
+    assert [
+        (facts.pop("done"), facts.pop("total"), facts) for _, facts in heard.of("progress")
+    ] == [
         (0, 20, {"message": "hello"}),
         (4, 20, {"model": "a", "images": 4, "seconds": 0.0}),
         (9, 20, {"model": "a", "images": 5, "seconds": 0.5}),
         (10, 20, {"model": "a", "images": 5, "seconds": 0.5}),
         (10, 20, {"message": "half"}),
         (20, 20, {"model": "b", "failed": "broken"}),
-        ("a/milliseconds_per_image", 50.0),
-        ("end", "extraction", "done", None),
     ]
+    assert heard.metrics("extraction") == {"a/milliseconds_per_image": 50.0}
+    assert heard.outline() == [("extraction", "start"), ("extraction", "done")]
 
 
 # --- timing ------------------------------------------------------------------------------------
@@ -293,7 +190,7 @@ def test_what_is_new_is_added_once(tmp_path: Path, zoo: Zoo) -> None:
         "milliseconds_per_image": 5.0,
         "measured": "here",
     }
-    assert heard.events == [(f"{spec.name}/milliseconds_per_image", 5.0)]
+    assert heard.metrics("extraction") == {f"{spec.name}/milliseconds_per_image": 5.0}
 
 
 @pytest.mark.parametrize(
@@ -337,3 +234,17 @@ def test_a_store_that_lacks_times_gets_them_when_nothing_else_is_missing(
     facts = read_local(store, spec.name)
     assert facts["milliseconds_per_image"] < 1e6
     assert {**facts, "milliseconds_per_image": 0} == {**known, "milliseconds_per_image": 0}
+
+
+def test_a_model_that_fails_does_not_stop_the_others() -> None:
+    def broken(batch: Any) -> Any:
+        if len(batch) > 2:  # not on the first probe
+            raise RuntimeError("out of order")
+        return batch.mean(axis=(2, 3))
+
+    shape = square(4, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    bad = model_from_callable(broken, name="bad", preprocessing=shape, version="1")
+    ends = {done.job.tag: done for done in run_jobs(jobs(model("a"), bad, model("b")))}
+    assert "out of order" in str(ends["bad"].error)
+    assert ends["a"].outputs is not None
+    assert ends["b"].outputs is not None

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.features.data import (
     Extract,
+    MakeModel,
     Run,
     Stamps,
     Tree,
     Zoo,
     literal,
     one_of,
-    require_same_rows,
     spoil,
 )
 from tests.fixtures import draw_digits
@@ -42,7 +42,8 @@ from oodzoo.zoo import ModelSpec
 # --- unlabelled --------------------------------------------------------------------------------
 
 
-NAMES = ("mlp_glyphs_augmented", "separable_shapes", "cnn_photos")
+MODELS = ("mlp_glyphs_augmented", "separable_shapes")
+NAMES = (*MODELS, "cnn_photos")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "rank": (),
     "evaluate": ("--top-k", "2"),
@@ -146,21 +147,15 @@ def test_features_are_those_of_a_literal_loop(
         store.labels("target")
 
 
-def test_a_model_without_features_of_them_is_complete(
-    digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+def test_they_are_kept_when_extracting_without_them(
+    digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
 ) -> None:
-    path = tmp_path / "s"
-    extract(digits, zoo(), path, unlabelled=target)
-    done = extract(digits, zoo("cnn_photos"), path)
-    assert (done.decoded, done.outdated) == (45, [])
-    store = FeatureStore(path)
-    assert store.models == ("cnn_photos", "mlp_glyphs_augmented", "separable_shapes")
-    assert not store.has_features("cnn_photos", "target")
-    assert store.has_features("separable_shapes", "target")
-    with pytest.raises(InputError, match=r"no features of '.*' \('target'\) with .*'cnn_photos'"):
-        store.features("cnn_photos", "target")
-    assert extract(digits, zoo("cnn_photos"), path, unlabelled=target).decoded == 18
-    assert FeatureStore(path).features("cnn_photos", "target").shape == (18, 64)
+    store = tmp_path / "s"
+    extract(digits, zoo(), store, unlabelled=target)
+    before = tree(store)
+    assert extract(digits, zoo(), store).decoded == 0
+    assert tree(store) == before
+    assert FeatureStore(store).unlabelled == ("target",)
 
 
 def test_unreadable_ones(
@@ -196,24 +191,7 @@ def test_bad_names_are_refused(
     assert not (tmp_path / "s").exists()
 
 
-def test_a_domain_that_gets_labels_later_keeps_its_features(
-    made: Path, digits: Path, zoo: Zoo, extract: Extract, tmp_path: Path, stamps: Stamps
-) -> None:
-    few = shutil.copytree(digits, tmp_path / "few", ignore=shutil.ignore_patterns("paper"))
-    store = tmp_path / "s"
-    extract(few, zoo(), store, unlabelled=digits / "paper")
-    assert (FeatureStore(store).n_images, FeatureStore(store).unlabelled) == (30, ("paper",))
-    times = stamps(store)
-    assert extract(digits, zoo(), store).decoded == 0
-    assert stamps(store) == times
-    assert FeatureStore(store).unlabelled == ()
-    require_same_rows(store, made)
-
-
 # --- adding ------------------------------------------------------------------------------------
-
-
-ADDING_NAMES = ("mlp_glyphs_augmented", "separable_shapes")
 
 
 @pytest.fixture(scope="module")
@@ -254,7 +232,7 @@ def test_features_are_those_of_an_extraction(
     assert opened.unlabelled == ("new",)
     assert opened.paths("new") == expected.paths("new")
     assert opened.fingerprint == FeatureStore(made).fingerprint
-    for name in ADDING_NAMES:
+    for name in MODELS:
         assert read_model(store, name) == read_model(made, name)
         for output in expected.model(name).widths:
             found, wanted = (getattr(s, output)(name, "new") for s in (opened, expected))
@@ -289,17 +267,8 @@ def test_only_missing_features_are_computed(
     assert done.shards == 3 + 1
     assert stamps(store).items() > times.items()
     opened = FeatureStore(store)
-    assert all(opened.has_features(name, "new") for name in ("cnn_photos", *ADDING_NAMES))
+    assert all(opened.has_features(name, "new") for name in ("cnn_photos", *MODELS))
     assert len(opened.paths("new")) == 18
-
-
-def test_fewer_images_replace_those_of_the_same_name(
-    store: Path, new: Path, tmp_path: Path
-) -> None:
-    add(store, new)
-    few = shutil.copytree(new, tmp_path / "new", ignore=shutil.ignore_patterns("chalk"))
-    assert add(store, few).decoded == 0
-    assert len(FeatureStore(store).paths("new")) == 12
 
 
 def test_each_model_keeps_its_dtype(
@@ -313,7 +282,7 @@ def test_each_model_keeps_its_dtype(
     after = FeatureStore(tmp_path / "s")
     assert after.features(half.name, "new").dtype == np.float16
     assert after.features(single.name, "new").dtype == np.float32
-    for name in ADDING_NAMES:
+    for name in MODELS:
         assert after.model(name).identity == before.model(name).identity
 
 
@@ -343,13 +312,6 @@ def test_another_model_is_refused(moved: tuple[Path, list[ModelSpec]], new: Path
     assert FeatureStore(store).unlabelled == ("new",)
 
 
-def test_imported_features_are_refused(new: Path, tmp_path: Path) -> None:
-    store = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5})).path
-    with pytest.raises(InputError, match=r"features of model 'a' .* imported, .*`oodzoo store rm`"):
-        add(store, new)
-    assert FeatureStore(store).unlabelled == ()
-
-
 def test_images_with_labels_are_refused(
     store: Path, digits: Path, tree: Tree, tmp_path: Path
 ) -> None:
@@ -357,18 +319,6 @@ def test_images_with_labels_are_refused(
     with pytest.raises(InputError, match=r"all images of the target 'copy' .*\(15 in 'chalk'\)"):
         add(store, shutil.copytree(digits / "chalk", tmp_path / "copy"))
     assert tree(store) == before
-
-
-def test_unreadable_images(store: Path, new: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(new, tmp_path / "new")
-    bad, gone = sorted((new / "chalk/1").glob("*.png"))[0], folder / "gone.png"
-    spoil(folder / bad.relative_to(new))
-    gone.symlink_to("nowhere.png")
-    done = add(store, folder)
-    assert done.unreadable == {"gone.png": "No such file or directory"}
-    opened = FeatureStore(store)
-    assert list(opened.skipped) == [bad.relative_to(new).as_posix()]
-    assert len(opened.images("new")) == 17
 
 
 def test_no_readable_image(
@@ -386,21 +336,9 @@ def test_no_readable_image(
     assert tree(store) == before
 
 
-def test_an_unreadable_image_among_those_with_labels(
-    store: Path, digits: Path, tree: Tree, tmp_path: Path
-) -> None:
-    before = tree(store)
-    copy = shutil.copytree(digits / "chalk", tmp_path / "copy")
-    (copy / "bad.png").write_bytes(b"no image")
-    with pytest.raises(InputError, match=r"all images of the target 'copy' .*\(15 in 'chalk'\)"):
-        add(store, copy)
-    assert tree(store) == before
-
-
 # --- target ------------------------------------------------------------------------------------
 
 
-MODELS = ("mlp_glyphs_augmented", "separable_shapes")
 NEW = 27
 """Images of the unlabelled domain, which the labelled domains do not have."""
 
@@ -428,21 +366,14 @@ def array_source(n: int = 30) -> ArraySource:
 # --- access --------------------------------------------------------------------------------------
 
 
-def test_a_domain_of_a_store(stored: FeatureStore) -> None:
-    target = as_target(StoreSource(stored), "new")
-    assert (target.name, target.n) == ("new", NEW)
-    for model in MODELS:
-        blocks = list(target.blocks(model))
-        np.testing.assert_array_equal(np.concatenate(blocks), stored.features(model, "new"))
-
-
-def test_arrays_of_any_source(stored: FeatureStore) -> None:
+def test_a_domain_of_a_store_and_arrays(stored: FeatureStore) -> None:
     features = {model: stored.features(model, "new") for model in reversed(MODELS)}
-    target = as_target(StoreSource(stored), features)
-    assert (target.name, target.n) == ("target", NEW)
-    for model in MODELS:
-        np.testing.assert_array_equal(np.concatenate([*target.blocks(model)]), features[model])
-    assert as_target(StoreSource(stored), target) is target
+    for images, name in (("new", "new"), (features, "target")):
+        target = as_target(StoreSource(stored), images)
+        assert (target.name, target.n) == (name, NEW)
+        for model in MODELS:
+            np.testing.assert_array_equal(np.concatenate([*target.blocks(model)]), features[model])
+        assert as_target(StoreSource(stored), target) is target
 
 
 def test_long_arrays_come_in_blocks() -> None:
@@ -597,3 +528,37 @@ def test_features_that_repeat_show_nothing() -> None:
     codes = {"a": np.eye(3)[np.arange(30) % 3]}
     source = ArraySource(codes, np.arange(30) % 2, np.repeat(["x", "y"], 15))
     assert targeted(source, {"a": codes["a"][:25]})[1] == []
+
+
+def test_imported_features_are_refused(new: Path, tmp_path: Path) -> None:
+    store = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5})).path
+    with pytest.raises(InputError, match=r"features of model 'a' .* imported, .*`oodzoo store rm`"):
+        add(store, new)
+    assert FeatureStore(store).unlabelled == ()
+
+
+def test_functions_are_refused(
+    digits: Path, new: Path, extract: Extract, make_model: MakeModel, tmp_path: Path
+) -> None:
+    extract(digits, [make_model()], tmp_path / "s")
+    with pytest.raises(InputError, match=r"model 'function' .* is a Python function, so it cannot"):
+        add(tmp_path / "s", new)
+
+
+def test_a_store_without_unlabelled_domains(made: Path) -> None:
+    command = "`oodzoo extract DATA --zoo ZOO --store .* --unlabelled NAME=FOLDER`"
+    with pytest.raises(InputError, match=f"no unlabelled domain 'new'; it has none; .*{command}"):
+        as_target(StoreSource(FeatureStore(made)), "new")
+
+
+def test_no_image(stored: FeatureStore) -> None:
+    empty = stored.table.domain("new").part([])
+    with pytest.raises(InputError, match="the target 'new' has no readable image"):
+        as_target(StoreSource(stored.with_table(stored.table.replacing(empty))), "new")
+
+
+def test_other_types(stored: FeatureStore) -> None:
+    with pytest.raises(InputError, match="only a feature store has domains without labels"):
+        as_target(array_source(), "new")
+    with pytest.raises(InputError, match=r"or a dict \{model: array \(n, d\)\}, got ndarray"):
+        as_target(StoreSource(stored), np.ones((3, 2)))  # type: ignore[arg-type]

@@ -28,8 +28,8 @@ from oodzoo.features.work import (
     MODELS_PER_TASK,
     TASKS_PER_SLOT,
     Done,
-    Job,
-    Task,
+    ExtractionJob,
+    ModelShards,
     cut_tasks,
     describe_job,
     missing_here,
@@ -116,7 +116,7 @@ def describe(digits: Path, zoo: list[ModelSpec], store: Path) -> Work:
         return describe_job(writer, files, zoo, ExtractionConfig(device="cpu"))
 
 
-def run(job: Work, task: Task) -> Done:
+def run(job: Work, task: ModelShards) -> Done:
     return msgspec.json.decode(run_task(job.shared, msgspec.json.encode(task), WORKER), type=Done)
 
 
@@ -124,7 +124,7 @@ def test_a_task_writes_shards_and_returns_their_checksums(
     job: Work, zoo_of_two: list[ModelSpec], made: Path, tree: Tree, tmp_path: Path
 ) -> None:
     names = [spec.name for spec in zoo_of_two]
-    task = Task(names, "marker", ["00000-00001", "00000-00002"])
+    task = ModelShards(names, "marker", ["00000-00001", "00000-00002"])
     done = run(job, task)
     assert done.decoded == 30
     assert done.failed == done.interrupted == {}
@@ -142,7 +142,7 @@ def test_a_task_writes_shards_and_returns_their_checksums(
     # as the extraction counts them
     extraction = Extraction(tmp_path / "s")
     done.add_to(extraction)
-    run(job, Task(names, "chalk", ["00000-00000"])).add_to(extraction)
+    run(job, ModelShards(names, "chalk", ["00000-00000"])).add_to(extraction)
     assert extraction.shards == 6
     assert extraction.decoded == 45
     assert {timing.images for timing in extraction.timings.values()} == {45}
@@ -163,14 +163,14 @@ def test_the_job_is_the_same_from_any_folder(
     work = describe(Path(os.path.relpath(digits)), load_zoo("zoo.toml"), Path("s"))
     (tmp_path / "other").mkdir()
     monkeypatch.chdir(tmp_path / "other")
-    done = run(work, Task(["net"], "chalk", ["00000-00000"]))
+    done = run(work, ModelShards(["net"], "chalk", ["00000-00000"]))
     assert (done.failed, list(done.written)) == ({}, ["net"])
 
 
 def test_a_failure_names_the_machine(digits: Path, tmp_path: Path) -> None:
     missing = ModelSpec(name="net", source="onnx/net.onnx", folder=tmp_path)
     work = describe(digits, [missing], tmp_path / "s")
-    task = msgspec.json.encode(Task(["net"], "chalk", ["00000-00000"]))
+    task = msgspec.json.encode(ModelShards(["net"], "chalk", ["00000-00000"]))
     worker = Worker("node7", "cpu", 1)
     done = msgspec.json.decode(run_task(work.shared, task, worker), type=Done)
     assert done.failed["net"].endswith(" (on the machine node7)")
@@ -191,10 +191,10 @@ def test_models_are_loaded_once_for_tasks_that_follow_each_other(
     monkeypatch.setattr(features_work._Memory, "last", None)
     one, two = (spec.name for spec in zoo_of_two)
     for shard in range(2):
-        run(job, Task([one, two], "", [f"00000-{shard:05d}"]))
+        run(job, ModelShards([one, two], "", [f"00000-{shard:05d}"]))
     assert loaded == [one, two]
-    run(job, Task([two], "", ["00000-00002"]))
-    run(job, Task([one], "", ["00000-00002"]))  # it was forgotten
+    run(job, ModelShards([two], "", ["00000-00002"]))
+    run(job, ModelShards([one], "", ["00000-00002"]))  # it was forgotten
     assert loaded == [one, two, one]
 
 
@@ -216,7 +216,7 @@ def test_models_that_do_not_fit_into_memory_are_forgotten(
 
     monkeypatch.setattr(ExtractionConfig, "load", watch)
     monkeypatch.setattr("oodzoo.features.loop.available_memory", lambda: 0)
-    done = run(job, Task(names, "", ["00000-00000", "00000-00001", "00000-00002"]))
+    done = run(job, ModelShards(names, "", ["00000-00000", "00000-00001", "00000-00002"]))
     assert done.written.keys() == set(names)
     assert present == [0, 1, 1]  # one that is used next, and not all before it
 
@@ -225,12 +225,8 @@ def test_models_that_do_not_fit_into_memory_are_forgotten(
 
 
 def changed(job: Work, **changes: object) -> bytes:
-    old = msgspec.json.decode(job.shared, type=Job)
+    old = msgspec.json.decode(job.shared, type=ExtractionJob)
     return msgspec.json.encode(msgspec.structs.replace(old, **changes))
-
-
-def test_a_machine_that_has_everything(job: Work) -> None:
-    assert missing_here(job.shared) == []
 
 
 def test_a_machine_without_the_store(job: Work, made: Path, tmp_path: Path) -> None:
@@ -309,15 +305,3 @@ def test_parts_do_not_depend_on_what_is_done(
         all_of_it = pairs(planned_part(everything, index, images, models, part))
         rest = pairs(planned_part(plan(index, models, done), index, images, models, part))
         assert rest == [pair for pair in all_of_it if pair not in done]
-
-
-def test_most_images_are_decoded_by_one_process() -> None:
-    index = ImageIndex({}, {f"00000-{n:05d}": [f"{n} {at}" for at in range(4)] for n in range(16)})
-    models = list("abc")
-    everything = plan(index, models, set())
-    parts = [
-        {shard for shard, _ in pairs(planned_part(everything, index, index.images(), models, part))}
-        for part in (Part(number, 8) for number in range(1, 9))
-    ]
-    assert [len(shards) for shards in parts] == [2] * 8
-    assert all(a.isdisjoint(b) for a, b in pairwise(parts))

@@ -406,3 +406,18 @@ def test_other_metrics_than_accuracy_are_explained(kind: Kind) -> None:
         assert measure.means.startswith(measure.title)
         assert measure.means in words.explained
     assert WORDS["classification"].explained == ""
+
+
+def test_as_text() -> None:
+    assert str(CLASSIFICATION) == "classification"
+    assert str(Task("regression", ("age", "height"))) == "regression ('age', 'height')"
+
+
+def test_one_constant_label_of_several_is_allowed() -> None:
+    require_variation(as_labels([["a"], ["a", "b"]]))
+    require_variation(as_labels([]))
+
+
+def test_an_error_has_no_percent() -> None:
+    assert MEASURES["absolute_error"].heading == "Absolute error"
+    assert MEASURES["explained_variance"].heading == "Explained variance %"

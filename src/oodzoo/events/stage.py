@@ -82,7 +82,7 @@ class Stage:
         self._result = result
 
 
-class Samples(Protocol):
+class _Labelled(Protocol):
     """Features of models for labelled samples of domains."""
 
     models: tuple[str, ...]
@@ -92,7 +92,7 @@ class Samples(Protocol):
         """Return the class of each sample."""
 
 
-def extent(source: Samples) -> dict[str, Any]:
+def extent(source: _Labelled) -> dict[str, Any]:
     """Return the facts that describe the features that a stage works on."""
     return {
         "models": list(source.models),

@@ -33,7 +33,7 @@ from oodzoo.features.work import (
     SHARDS_PER_GPU_TASK,
     SHARDS_PER_TASK,
     Done,
-    Task,
+    ModelShards,
     cut_tasks,
     describe_job,
 )
@@ -266,7 +266,7 @@ class Extractor:
         used = {name for task in tasks for name in task.models}
         # A model without missing features is loaded, too: it could be another one by now.
         unused = [name for name in names if name not in used]
-        tasks += [Task(together) for together in self._by_network(unused)]
+        tasks += [ModelShards(together) for together in self._by_network(unused)]
         members = [member for member in self._members.values() if isinstance(member, ModelSpec)]
         work = describe_job(self._writer, self.files, members, self._config)
         workers = f"{count(self._engine.slots, 'worker')} ({self._engine.name})"
@@ -275,17 +275,17 @@ class Extractor:
             tasks = self._run_groups(work, tasks)
         self._require_seen()
 
-    def _run_groups(self, work: Work, tasks: Sequence[Task]) -> list[Task]:
+    def _run_groups(self, work: Work, tasks: Sequence[ModelShards]) -> list[ModelShards]:
         """Run tasks of several models each; return those that are left for later.
 
         If a task ends its process, each of its networks is tried on its own, and tasks with these
         models that have not started wait until it is known which one it was.
         """
         suspects: set[str] = set()
-        alone: list[Task] = []
-        later: list[Task] = []
+        alone: list[ModelShards] = []
+        later: list[ModelShards] = []
 
-        def ready() -> Iterator[Task]:
+        def ready() -> Iterator[ModelShards]:
             for task in tasks:
                 if suspects.isdisjoint(task.models):
                     yield task
@@ -298,7 +298,7 @@ class Extractor:
                 self._fail_all(task.models, reason)
             else:
                 suspects.update(task.models)
-                alone += [Task(names, task.domain, task.shards) for names in networks]
+                alone += [ModelShards(names, task.domain, task.shards) for names in networks]
         for task, reason in self._run(work, alone) if alone else ():
             self._fail_all(task.models, reason)
         return later
@@ -306,10 +306,10 @@ class Extractor:
     def _by_network(self, names: Sequence[str]) -> list[list[str]]:
         return by_network(names, lambda name: self._networks[name])
 
-    def _run(self, work: Work, tasks: Iterable[Task]) -> Iterator[tuple[Task, str]]:
+    def _run(self, work: Work, tasks: Iterable[ModelShards]) -> Iterator[tuple[ModelShards, str]]:
         """Run tasks; yield those that failed as a whole, with the reason."""
         assert self._engine is not None
-        started: list[Task] = []
+        started: list[ModelShards] = []
         timed = set(self.extraction.pass_times)
 
         def encoded() -> Iterator[bytes]:
@@ -318,7 +318,7 @@ class Extractor:
                 if models:
                     new = [name for name in models if name not in timed]
                     timed.update(new)
-                    started.append(Task(models, task.domain, task.shards, new))
+                    started.append(ModelShards(models, task.domain, task.shards, new))
                     yield msgspec.json.encode(started[-1])
 
         sizes = {name: len(images) for name, images in self._writer.index.shards.items()}

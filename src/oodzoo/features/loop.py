@@ -61,7 +61,7 @@ class _Shard:
         }
 
 
-class _Task(NamedTuple):
+class _Run(NamedTuple):
     """Models of one network and the decoded images of a shard to run them on."""
 
     models: list[LoadedModel]
@@ -199,7 +199,7 @@ class ExtractionLoop:
                 f"{free / 1e6:,.2f} MB free; choose another disk, fewer models or float16"
             )
 
-    def _jobs(self, plan: list[_Shard], *, decode_ahead: bool) -> Iterator[Job[_Task]]:
+    def _jobs(self, plan: list[_Shard], *, decode_ahead: bool) -> Iterator[Job[_Run]]:
         """Decode shard by shard and yield one job per network.
 
         With `decode_ahead` the next shard is decoded while the models run. On the CPU that would
@@ -218,7 +218,7 @@ class ExtractionLoop:
                         break
                     models = [loaded.model for loaded in together]
                     pixels = chunk.pixels[models[0].info.preprocessing.geometry]
-                    task = _Task(together, shard, chunk)
+                    task = _Run(together, shard, chunk)
                     yield Job(task, models, pixels, self._batch_size(together[0]))
                 if following is None:
                     following = self._start_next(todo)
@@ -277,7 +277,7 @@ class ExtractionLoop:
     def _places(self) -> dict[str, tuple[str, str]]:
         return self.writer.table.places()
 
-    def _write_outputs(self, result: JobResult[_Task]) -> None:
+    def _write_outputs(self, result: JobResult[_Run]) -> None:
         """Write the outputs of models for a shard, or mark a model as failed."""
         models, shard, chunk = result.job.tag
         paths = [self._path(shard, position) for position in chunk.positions]

@@ -44,7 +44,7 @@ TASKS_PER_SLOT = 4
 """So many tasks let fast workers take over from slow ones."""
 
 
-class Job(msgspec.Struct, frozen=True):
+class ExtractionJob(msgspec.Struct, frozen=True):
     """What all tasks of an extraction need.
 
     Attributes
@@ -71,7 +71,7 @@ class Job(msgspec.Struct, frozen=True):
     on_error: Literal["skip", "fail"]
 
 
-class Task(msgspec.Struct, frozen=True):
+class ModelShards(msgspec.Struct, frozen=True):
     """Models to run, and the shards to run them on; without shards they are only registered."""
 
     models: list[str]
@@ -117,7 +117,7 @@ def describe_job(
     config: ExtractionConfig,
 ) -> Work:
     """Describe the extraction for an engine."""
-    job = Job(
+    job = ExtractionJob(
         location(writer.path),
         writer.index.segments,
         {image: absolute(file) for image, file in files.items()},
@@ -142,7 +142,7 @@ def cut_tasks(
     slots: int,
     longest: int = SHARDS_PER_TASK,
     networks: Mapping[str, Hashable] | None = None,
-) -> Iterator[Task]:
+) -> Iterator[ModelShards]:
     """Cut planned shards into tasks, several for each slot, with at most `longest` shards.
 
     Shards of a task follow each other and belong to one domain; `domains` has that of each image.
@@ -171,7 +171,7 @@ def cut_tasks(
         for run in runs:
             some = grouped(run[0].models)[at * together : (at + 1) * together]
             if names := [name for network in some for name in network]:
-                yield Task(names, domains[run[0].images[0]], [shard.name for shard in run])
+                yield ModelShards(names, domains[run[0].images[0]], [shard.name for shard in run])
 
 
 def missing_here(shared: bytes) -> list[str]:
@@ -207,7 +207,7 @@ def missing_here(shared: bytes) -> list[str]:
 def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
     """Extract in this process what a task asks for and the store still lacks."""
     job = _job(shared)
-    wanted = msgspec.json.decode(task, type=Task)
+    wanted = msgspec.json.decode(task, type=ModelShards)
     config = ExtractionConfig(worker.device, job.batch_size, job.precision, job.dtype, job.on_error)
     extraction = Extraction(store_folder(job.store))
     with warnings.catch_warnings(record=True) as warned, writing(job.store) as writer:
@@ -257,11 +257,11 @@ def _on(worker: Worker, reason: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _job(shared: bytes) -> Job:
-    return msgspec.json.decode(shared, type=Job)
+def _job(shared: bytes) -> ExtractionJob:
+    return msgspec.json.decode(shared, type=ExtractionJob)
 
 
-def _spec(job: Job, name: str) -> ModelSpec:
+def _spec(job: ExtractionJob, name: str) -> ModelSpec:
     known = dict(job.models[name])
     folder = Path(str(known.pop("folder")))
     spec = structured(known, ModelSpec, f"the description of model {name!r}")
