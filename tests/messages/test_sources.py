@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -380,6 +381,23 @@ def tar(*names: str, second: tuple[str, ...] = ()) -> Made:
     return Made(make)
 
 
+def member(name: str, linkname: str = "") -> Made:
+    """An archive with an image, and an empty file or a link."""
+
+    def make() -> Path:
+        path = write_tar(Path("a.tar"), {"d/c/1.png": b""})
+        with tarfile.open(
+            path, "a", format=tarfile.GNU_FORMAT, errors="surrogateescape"
+        ) as archive:
+            info = tarfile.TarInfo(name)
+            if linkname:
+                info.type, info.linkname = tarfile.SYMTYPE, linkname
+            archive.addfile(info)
+        return path
+
+    return Made(make)
+
+
 DAY = {"domain": b"x"}
 KEYED = ("1.png", "1.cls", "1.domain")
 
@@ -407,6 +425,10 @@ KEYED = ("1.png", "1.cls", "1.domain")
     (key(png=b"", cls=bytes((16 << 20) + 1), **DAY), {}, "'a/key.cls' has 16,777,217 bytes"),
     (key(jpg=b"", cls=b"c", **DAY), {"columns": {"image": "png"}}, "has no png beside"),
     (key(png=b"", json=b'{"label": {"c": 1}, "domain": "x"}'), {}, "the label is {'c': 1}"),
+    (member("./d/c/1.png"), {}, "'a.tar' has the member 'd/c/1.png' twice"),
+    (member("caf\udce9.png"), {}, "'a.tar' has a member whose name is not UTF-8: "),
+    *((member("d/c/2.png", linkname=target), {}, "'a.tar': the member 'd/c/2.png' is a link to a f")
+      for target in ("/nowhere/1.png", "2.png")),
     (tar("../1.png"), {}, "'a.tar' has a member whose name leads outside: '../1.png'"),
     (tar("."), {}, "name leads outside: '.'"),
     (raw("x.tar", b""), {}, "'x.tar' is not a tar file"),
