@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import hashlib
+import json
 import os
 import shutil
 from collections import Counter
@@ -72,6 +74,17 @@ def test_fingerprint_changes_with_a_move(photos: Path, old: str, new: str) -> No
     (photos / new).parent.mkdir(exist_ok=True)
     (photos / old).rename(photos / new)
     assert ImageDomains(photos).fingerprint != before
+
+
+def test_fingerprint_is_that_of_its_definition() -> None:
+    contents, domains = [bytes([n]) for n in range(4)], ["day", "day", "näht", "näht"]
+    data = ImageDomains(contents, labels=[["ä"], ["b"], [], ["b"]], domains=domains)
+    lines = [json.dumps(["multilabel", "b", "ä"])]
+    for sample in data:
+        digest = hashlib.sha256(contents[int(sample.path)]).hexdigest()
+        lines.append(json.dumps([*sample, digest]))
+    expected = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+    assert data.fingerprint == expected
 
 
 def test_fingerprint_changes_with_one_byte(photos: Path) -> None:
@@ -190,7 +203,6 @@ def test_image_without_permission_is_named(photos: Path) -> None:
 
 
 # --- properties of tables -------------------------------------------------------------------------
-
 
 NAMES = [f"{i}.png" for i in range(8)]
 

@@ -408,7 +408,6 @@ except files.UnreadableImageError as error:
 
 # --- properties -----------------------------------------------------------------------------------
 
-
 SAMPLES = {kind: noise(kind) for kind in ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")}
 
 

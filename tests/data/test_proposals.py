@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from datetime import date
+from typing import Any
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def test_values_as_text() -> None:
     values = [np.int64(3), "", float("nan"), date(2020, 1, 2), False]
     assert as_texts(values) == ["3", None, None, "2020-01-02", "False"]
     assert as_texts([b"bytes"]) is None
-    table = {"path": ["a"], "y": ["b"], "camera": ["c"], "weight": [0.5]}
+    table: dict[str, list[Any]] = {"path": ["a"], "y": ["b"], "camera": ["c"], "weight": [0.5]}
     assert read_metadata(table, ["y"], table.__getitem__) == {"camera": ["c"]}
 
 
@@ -223,7 +224,6 @@ def test_finding_and_showing_candidates() -> None:
 
 
 # --- domains of a listing -------------------------------------------------------------------------
-
 
 GIVEN = ["day", "night"] * 60
 NONE = ["all"] * 120

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.data.listing import Sample
-from oodzoo.data.sampling import apportion, strata_of, stratified_sample
+from oodzoo.data.sampling import apportion, stratified_sample
 from oodzoo.errors import InputError
 from oodzoo.task import Task
 
@@ -107,30 +107,8 @@ def test_too_small_a_sample(n: int) -> None:
 
 # --- numbers and several labels -------------------------------------------------------------------
 
-
 NUMBERS = Task("regression", ("age", "height"))
-
-
 SEVERAL = Task("multilabel", ("a", "b", "c"))
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
-def test_strata_of_numbers_are_ranges(ages: list[float]) -> None:
-    strata = strata_of(NUMBERS, [NUMBERS.encode([age, 0.0]) for age in ages])
-    assert set(strata) <= set("01234")
-    pairs = sorted(zip(ages, map(int, strata), strict=True))
-    for (low, first), (high, second) in pairwise(pairs):
-        assert first <= second
-        assert low < high or first == second
-
-
-@given(st.lists(st.sets(st.sampled_from("abc")), min_size=1, max_size=30))
-def test_the_stratum_of_several_labels_is_the_rarest(sets: list[set[str]]) -> None:
-    strata = strata_of(SEVERAL, [SEVERAL.encode(names) for names in sets])
-    for names, stratum in zip(sets, strata, strict=True):
-        n = {name: sum(name in other for other in sets) for name in names}
-        rarest = "abc".index(min(n, key=lambda name: (n[name], name))) if names else 3
-        assert stratum == str(rarest)
 
 
 def test_a_sample_of_rare_labels_has_them() -> None:

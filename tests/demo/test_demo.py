@@ -193,8 +193,8 @@ def test_the_card_states_the_measured_accuracies(digits: Digits, probed: dict[st
         np.testing.assert_allclose(stated_accuracies(row.name), measured, atol=1.0)
     # raw pixels on one domain: all take longer than all models together
     stated = dict(zip(np.unique(digits.domains), stated_accuracies("raw pixels"), strict=False))
-    measured = probe_raw(digits, ["paper"]).domains["paper"]
-    assert measured == pytest.approx(stated["paper"], abs=1.0)
+    paper = probe_raw(digits, ["paper"]).domains["paper"]
+    assert paper == pytest.approx(stated["paper"], abs=1.0)
 
 
 def test_zoo_file_and_card_agree_with_their_generator(

@@ -182,7 +182,6 @@ def test_other_targets(tmp_path: Path, task: str) -> None:
 
 # --- comparison of rankings -----------------------------------------------------------------------
 
-
 RNG = np.random.default_rng(0)
 
 
@@ -244,12 +243,8 @@ def test_a_proposal_that_cannot_be_ranked_by_is_named(hidden: Hidden) -> None:
 
 # --- forms ----------------------------------------------------------------------------------------
 
-
 CAMERA = Candidate("camera", (), 2, {"canon": 30, "sony": 1200}, 1.0, 0.5, separability=0.8)
-
-
 SERIAL = Candidate("serial", values=9, reason="another value for each image")
-
 
 SENSITIVITY = Sensitivity(
     "camera",
@@ -260,7 +255,6 @@ SENSITIVITY = Sensitivity(
     "random:2",
     {},
 )
-
 
 FOUND = DomainProposals((CAMERA, SERIAL), "camera", {2: 0.9}, ("A note.",), SENSITIVITY)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tarfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -50,7 +51,7 @@ class Made:
         return self.make()
 
 
-def cases(*rows: tuple[Any, dict[str, Any], str]) -> Any:
+def cases(*rows: tuple[Any, dict[str, Any], str]) -> pytest.MarkDecorator:
     ids = [f"{at}: {words[:40]}" for at, (_, _, words) in enumerate(rows)]
     return pytest.mark.parametrize(("source", "options", "words"), rows, ids=ids)
 
@@ -103,14 +104,12 @@ def csv(text: str | bytes) -> Made:
     ("https://server/photos", {}, "a web server gives no list of files; give the URLs of files"),
     ("hf://ada/photos", {}, "does not name a data set; did you mean hf://datasets/ada/photos?"),
     ("hf://datasets/photos", {}, "does not name a data set; expected hf://datasets/OWNER/NAME"),
-    ("hf://datasets/ada/@v1", {}, "does not name a data set; expected hf://datasets/OWNER/NAME"),
     ("hf://datasets/ada/photos?splits=train", {}, "unknown option 'splits=train' in 'hf://datasets"),
     ("hf://datasets/ada/photos?splits=train", {}, "did you mean split?"),
     ("hf://datasets/ada/photos?split", {}, "; expected NAME=VALUE"),
     ("hf://datasets/ada/photos?x=1", {}, "; expected hf://datasets/OWNER/NAME[@REVISION]"),
     ("memory://empty/photos", {}, "no files found below 'memory://empty/photos'; check the URL"),
     ("photos", {"columns": "label=y"}, "columns= must be a dict such as {'label': 'y'}, got 'lab"),
-    ("photos", {"columns": ["label"]}, "columns= must be a dict"),
     ("photos", {"columns": {"label": 3}}, "columns= must be a dict"),
     ("photos", {"columns": {"label": "y"}}, "columns= is not used with 'photos'; leave it out"),
     ("photos", {"root": "photos"}, "root= is not used with 'photos'; leave it out"),
@@ -130,7 +129,6 @@ def test_places_and_options(source: Any, options: dict[str, Any], words: str) ->
 
 @cases(
     (images("cat/"), {}, "no image found in 'made': expected root/domain/class/image"),
-    (images("day/cat/"), {}, "no image found in 'made': expected root/domain/class/image"),
     (images("1.png"), {}, "no image found in 'made': expected root/domain/class/image"),
     (images("cat/1.png", "cat/2.png", "dog/1.png"), {},
      ("root/domain/class/image; found 3 one level too high, as in root/class/image: give the "
@@ -183,7 +181,6 @@ IN_PHOTOS = {"root": "photos"}
     (csv("path,domain,label,label\na.png,day,cat,dog\n"), {}, f"{TABLE} has the column 'label' tw"),
     (csv("path,domain,species\n" + ROWS), {"columns": {"label": "specis"}},
      "has no column 'specis' for the label, it has 'path', 'domain', 'species'; did you mean spec"),
-    (csv("path;domain;label\nx;y;z\n"), {"columns": {"label": "y"}}, "no column 'y' for the label"),
     (csv(HEAD + ROWS + ",day,cat\n"), {}, f"{TABLE}, line 4: no path in ',day,cat'"),
     (csv(HEAD + ROWS + "x.png, ,cat\n"), {}, "line 4: no domain in 'x.png, ,cat'"),
     (csv(HEAD + ROWS + "day/cat/1.png,day\n"), {}, "line 4: no label in 'day/cat/1.png,day'"),
@@ -192,26 +189,20 @@ IN_PHOTOS = {"root": "photos"}
     (csv(HEAD + "day/cat/1.png,day,cat, black\n"), {},
      "line 2: 4 cells, but the header has 3: 'day/cat/1.png,day,cat, black'; quote cells that con"),
     (csv(HEAD + ROWS + "day/cat/1.png,day,cat"), {}, "'day/cat/1.png' twice, in lines 2 and 4"),
-    (csv(HEAD + ROWS + "./day/cat//1.png,night,dog"), {}, "'day/cat/1.png' twice, in lines 2 and"),
     (csv(HEAD + 'day/cat/1.png,day,"ca\nt"\n\nnone.png,day,"do\ng"\n'), {},
      f"{TABLE}, line 5: no such file in 'photos': 'none.png'; if paths are relative to another fo"),
     (csv(HEAD + "day/cat/9.png,day,cat\n"), IN_PHOTOS, "line 2: no such file in 'photos': 'day/ca"),
     (csv(HEAD + "day/cat,day,cat\n"), {}, "line 2: no such file in 'photos': 'day/cat'"),
-    (csv(HEAD + ".,day,cat\n"), {}, "line 2: no such file in 'photos': '.'"),
     (csv(HEAD + "x" * 300 + ",day,cat\n"), {}, "line 2: no such file in 'photos': 'xxx"),
     (csv(HEAD + "a\0b.png,day,cat\n"), {}, "line 2: no such file in 'photos': 'a\\x00b.png'"),
     (csv(HEAD + "/no.png,day,cat\n"), {}, "line 2: no such file: '/no.png'"),
     (csv(HEAD + "../x.png,day,cat\n"), IN_PHOTOS, "line 2: the path '../x.png' is outside 'photos"),
-    (csv(HEAD + "day/../../x.png,day,cat\n"), IN_PHOTOS, "the path 'day/../../x.png' is outside"),
     (csv(HEAD + "/etc/passwd,day,cat\n"), IN_PHOTOS, "the path '/etc/passwd' is outside 'photos'"),
     (csv(HEAD + "s3://b/x,day,cat\n"), IN_PHOTOS, "the path 's3://b/x' is outside 'photos'; give"),
     (csv(HEAD + ROWS), {"root": "nowhere"}, f"the root of {TABLE} is not a folder: 'nowhere'"),
     (csv(b"path,domain,label\ncaf\xe9.png,day,cat\n"), {}, f"{TABLE} is not UTF-8 text; save it a"),
-    (csv("é".encode("utf-16")), {}, "is not UTF-8 text"),
     (csv(HEAD), {}, f"{TABLE} has no rows"),
-    (csv(HEAD + "\n\n"), {}, f"{TABLE} has no rows"),
     (csv(""), {}, "has no columns 'path', 'domain', 'label', it has no columns; name them with --"),
-    (csv("\ufeff"), {}, "has no columns 'path', 'domain', 'label'"),
     (csv("\x89PNG\r\n"), {}, "has no columns 'path', 'domain', 'label'"),
     (csv(HEAD + 'day/cat/1.png,day,"cat\n'), {}, f"{TABLE} is not a CSV table: "),
     (csv(HEAD + ROWS), {"labels": [1, 2]}, f"labels= is not used with {TABLE}; it takes root and"),
@@ -361,7 +352,6 @@ def two_forms() -> str:
     (parquet(image=None, path=[f"{n}.png" for n in range(8)]), {},
      "'photos/x.parquet', row 0: no such file in 'photos': '0.png'"),
     (raw("x.parquet", b""), {}, "'x.parquet' is not a Parquet file: "),
-    (raw("x.parquet", b"PAR1"), {}, "'x.parquet' is not a Parquet file: "),
     (raw("x.parquet", b"PAR1" + bytes(100) + b"PAR1"), {}, "'x.parquet' is not a Parquet file: "),
     (Made(two_forms), {}, ("'photos/1.parquet' has columns for label, domain, path, image, and "
      "'photos/2.parquet' for label, domain, path, group, image; give files of one form")),
@@ -391,6 +381,23 @@ def tar(*names: str, second: tuple[str, ...] = ()) -> Made:
     return Made(make)
 
 
+def member(name: str, linkname: str = "") -> Made:
+    """An archive with an image, and an empty file or a link."""
+
+    def make() -> Path:
+        path = write_tar(Path("a.tar"), {"d/c/1.png": b""})
+        with tarfile.open(
+            path, "a", format=tarfile.GNU_FORMAT, errors="surrogateescape"
+        ) as archive:
+            info = tarfile.TarInfo(name)
+            if linkname:
+                info.type, info.linkname = tarfile.SYMTYPE, linkname
+            archive.addfile(info)
+        return path
+
+    return Made(make)
+
+
 DAY = {"domain": b"x"}
 KEYED = ("1.png", "1.cls", "1.domain")
 
@@ -408,9 +415,7 @@ KEYED = ("1.png", "1.cls", "1.domain")
     (key(png=b"", json=b"{}", **DAY), {}, ("'one.tar', key 'a/key' has no label: expected cls or "
      "label or label.txt or json.label, and there are 'png',")),
     (key(png=b"", cls=b"x"), {}, "has no domain: expected domain or domain.txt or json.domain"),
-    (key(png=b"", cls=b"", **DAY), {}, "has no label"),
     (key(png=b"", json=b'{"label": null, "domain": "x"}'), {}, "has no label"),
-    (key(png=b"", json=b'["label"]'), {}, "has no label"),
     (key(png=b"", cls=b"c"), {"columns": {"domain": "site.txt"}}, "has no domain: expected site.t"),
     (key(png=b"", json=b'{"kind": "x", "site": "y"}'), {"columns": {"label": "json.kin"}},
      "expected json.kin, and there are 'png', 'json.kind', 'json.site'; name the member or field"),
@@ -420,8 +425,11 @@ KEYED = ("1.png", "1.cls", "1.domain")
     (key(png=b"", cls=bytes((16 << 20) + 1), **DAY), {}, "'a/key.cls' has 16,777,217 bytes"),
     (key(jpg=b"", cls=b"c", **DAY), {"columns": {"image": "png"}}, "has no png beside"),
     (key(png=b"", json=b'{"label": {"c": 1}, "domain": "x"}'), {}, "the label is {'c': 1}"),
+    (member("./d/c/1.png"), {}, "'a.tar' has the member 'd/c/1.png' twice"),
+    (member("caf\udce9.png"), {}, "'a.tar' has a member whose name is not UTF-8: "),
+    *((member("d/c/2.png", linkname=target), {}, "'a.tar': the member 'd/c/2.png' is a link to a f")
+      for target in ("/nowhere/1.png", "2.png")),
     (tar("../1.png"), {}, "'a.tar' has a member whose name leads outside: '../1.png'"),
-    (tar("a/../../1.png"), {}, "name leads outside: 'a/../../1.png'"),
     (tar("."), {}, "name leads outside: '.'"),
     (raw("x.tar", b""), {}, "'x.tar' is not a tar file"),
     (raw("x.tar", b"path,domain,label\n" * 100), {}, "'x.tar' is not a tar file"),
@@ -471,7 +479,6 @@ BARE: Any = type("Bare", (), {"domain": "d", "path": "1"})()
 @cases(
     (PIXELS * 1.0, ROLES, "'ndarray', image 0: float pixels from "),
     ([*PIXELS[:3], PIXELS[3] / 128.0], ROLES, "'list', image 3: float pixels"),
-    (PIXELS.astype(np.int32) * 9, ROLES, "'ndarray', image 0: pixels of type int32"),
     (np.zeros((4, 3, 5, 3), np.uint8), ROLES, "has its channels first or last; give a Pillow imag"),
     (np.zeros((4, 5, 3), np.uint8), ROLES, "'ndarray' of shape (4, 5, 3) is one image, or several"),
     (PIXELS[:3], ROLES, "labels= has 4 values, but 'ndarray' has 3 images; give one for each imag"),
@@ -490,7 +497,6 @@ BARE: Any = type("Bare", (), {"domain": "d", "path": "1"})()
     ([*PIXELS[:3], "a.png"], ROLES, "'list' mixes paths and images in memory; give all of one kin"),
     ([*PIXELS[:3], None], ROLES, "'list', image 3: NoneType is not an image"),
     ([1, 2, 3, 4], ROLES, "'list', image 0: int is not an image"),
-    (["a.png", "b.png", "c.png", "d.png"], ROLES, "'list', row 0: no such file in"),
     ([None, "photos/day/cat/1.png"], ROLES, "'list' mixes paths"),
     ([Path("photos/day/cat/1.png"), " ", "", "x"], ROLES, "'list', row 1: the path is missing; gi"),
     (["photos/day/cat/\udce9.png"] * 2 + ["a"] * 2, ROLES, "the path is not valid UTF-8"),
@@ -507,7 +513,6 @@ BARE: Any = type("Bare", (), {"domain": "d", "path": "1"})()
     ({"day": "nowhere", "night": "nowhere"}, {}, "domain 'day': no such file or folder: 'nowhere'"),
     ({"day": (PIXELS, [0, 1])}, {}, "domain 'day': labels= has 2 values, but 'ndarray' has 4 imag"),
     ({"day": (PIXELS,)}, {}, "domain 'day': expected (images, labels) or (images, labels, groups)"),
-    ({"day": 5}, {}, "domain 'day': cannot read images from an object of type int"),
     ({"day": PIXELS}, {}, "domain 'day': 'ndarray' has no labels"),
     ({"day": (PIXELS, [0, 1, 0, 1])}, {}, "'dict' has one domain, 'day'; at least two are needed"),
     ({"a": (PIXELS, [0, 1] * 2), 2: (PIXELS, [0, 1] * 2)}, {}, "'dict' has domains of mixed kinds"),

@@ -149,9 +149,7 @@ def recommended(ways: Mapping[str, Known]) -> str:
     """The pool or what is clearly better, but for what fails somewhere; then the cheapest."""
     pool = ways["pool"]
     better = [
-        name
-        for name, way in ways.items()
-        if clearly_better(way, pool) and not by_chance(way, pool)
+        name for name, way in ways.items() if clearly_better(way, pool) and not by_chance(way, pool)
     ]
     best = "pool"
     for name in better:

@@ -83,10 +83,7 @@ def refusal(function: Callable[[], Any]) -> str:
 
 # --- which files a path, a URL or a pattern means -------------------------------------------------
 
-
 TARS = (".tar",)
-
-
 NAMES = ("a-0.tar", "a-1.tar", "a-2.TAR", "b.tar", ".hidden.tar", "notes.txt", "deep/c.tar")
 
 
@@ -310,7 +307,6 @@ def test_archives_larger_than_the_cache(
 
 # --- members --------------------------------------------------------------------------------------
 
-
 TWO = {"a/1.png": b"x" * 700, "a/2.png": b"y" * 512}
 
 
@@ -396,7 +392,6 @@ def test_damaged_archives_are_read_or_refused(two: Path, at: int, content: bytes
 names = st.text("ab.é", min_size=1, max_size=5).filter(
     lambda name: not name.startswith(".") and not name.endswith(".")
 )
-
 
 trees = st.dictionaries(
     st.lists(names, min_size=3, max_size=5).map("/".join), st.binary(max_size=600), min_size=1

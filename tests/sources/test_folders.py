@@ -240,7 +240,6 @@ def test_folders_by_domain(photos: Path) -> None:
 
 # --- buckets --------------------------------------------------------------------------------------
 
-
 KEYS = [
     "photos/day/cat/1.png",
     "photos/day/cat/nested/deep/2.JPG",

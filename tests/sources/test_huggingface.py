@@ -129,7 +129,6 @@ def test_pixels() -> None:
 
 # --- the Hub, which is a server process on this machine -------------------------------------------
 
-
 CASES = {
     "all": "hf://datasets/ada/photos",
     "split": "hf://datasets/ada/photos?split=train",
@@ -144,7 +143,6 @@ CASES = {
     "script": "hf://datasets/ada/script",
     "empty": "hf://datasets/ada/empty",
 }
-
 
 OPEN = """
 import json, sys

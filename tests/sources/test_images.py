@@ -43,6 +43,8 @@ NAMED = {*LOCAL, *TARS, "URL", "object", "tar of a folder", "Parquet binary", "P
          "Parquet dictionaries"}  # fmt: skip
 """Kinds whose samples have the paths of the folder."""
 
+Table = dict[str, list[Any]]
+
 every_source = pytest.mark.parametrize("name", ALL)
 every_table = pytest.mark.parametrize("kind", TABLES)
 
@@ -139,13 +141,12 @@ def test_columns_of_other_names(kind: str, photos: Path, tmp_path: Path) -> None
     given["label"][0] = f" {given['label'][0]} "
     own = ImageDomains(TABLES[kind](given, tmp_path))
     assert contents(own) == contents(folder)
-    image = "path" if isinstance(TABLES[kind](given, tmp_path), Path | str) else "image"
     names = {"label": "y", "domain": "site", "group": "who"}
     renamed = {names.get(name, name): values for name, values in given.items()}
-    decoys = {"label": ["?"] * 8, "more": list(range(8))}
+    decoys: Table = {"label": ["?"] * 8, "more": list(range(8))}
     source = TABLES[kind](renamed | decoys, tmp_path)
     other = ImageDomains(source, columns=names)
-    assert contents(other) == contents(folder), image
+    assert contents(other) == contents(folder)
     assert other.samples == own.samples
     assert sorted({s.group for s in other if s.group}) == ["g0", "g1", "g2", "g3"]
 
@@ -190,7 +191,7 @@ def require_numbers(data: ImageDomains) -> None:
 
 @every_table
 def test_two_numbers(kind: str, paths: list[str], tmp_path: Path) -> None:
-    columns = {"path": paths, "domain": DOMAINS, "age": AGES, "height": HEIGHTS}
+    columns: Table = {"path": paths, "domain": DOMAINS, "age": AGES, "height": HEIGHTS}
     source = TABLES[kind](columns, tmp_path)
     require_numbers(ImageDomains(source, columns={"label": "age+height"}))
 
@@ -215,7 +216,7 @@ def require_several(data: ImageDomains) -> None:
 @every_table
 @pytest.mark.parametrize("form", ["lists", "zeros and ones", "text"])
 def test_several_labels(kind: str, form: str, paths: list[str], tmp_path: Path) -> None:
-    columns: dict[str, list[Any]] = {"path": paths, "domain": DOMAINS}
+    columns: Table = {"path": paths, "domain": DOMAINS}
     if form == "lists":
         columns["label"] = list(map(SEVERAL.encode, LABELS)) if kind == "CSV" else LABELS
         options: dict[str, Any] = {}
@@ -237,9 +238,9 @@ def test_several_labels_that_are_given(paths: list[str]) -> None:
 @pytest.mark.parametrize("parquet", [False, True])
 def test_lists_of_classes_of_hugging_face(parquet: bool, paths: list[str], tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    columns = {"path": paths, "domain": DOMAINS}
-    columns["label"] = [[NAMES.index(name) for name in some] for some in LABELS]  # type: ignore[misc]
-    data = TABLES["HF in memory"](columns, tmp_path)  # type: ignore[arg-type]
+    columns: Table = {"path": paths, "domain": DOMAINS}
+    columns["label"] = [[NAMES.index(name) for name in some] for some in LABELS]
+    data = TABLES["HF in memory"](columns, tmp_path)
     labels = datasets.Sequence(datasets.ClassLabel(names=list(NAMES)))
     data = data.cast_column("label", labels)
     if parquet:
@@ -248,7 +249,8 @@ def test_lists_of_classes_of_hugging_face(parquet: bool, paths: list[str], tmp_p
 
 
 def test_one_number_has_the_name_of_its_column(paths: list[str], tmp_path: Path) -> None:
-    columns = {"path": paths, "domain": DOMAINS, "label": AGES, "a+b": AGES, "a": AGES, "b": AGES}
+    columns: Table = {"path": paths, "domain": DOMAINS, "label": AGES}
+    columns |= {"a+b": AGES, "a": AGES, "b": AGES}
     source = TABLES["CSV"](columns, tmp_path)
     assert ImageDomains(source).task.outputs == ("label",)
     for name in ("a", "a+b"):
@@ -275,7 +277,7 @@ def test_the_fingerprint_has_the_task(paths: list[str]) -> None:
 def test_domains_are_proposed_by_further_columns(kind: str, tmp_path: Path) -> None:
     for row in range(60):
         save(tmp_path / f"a/b/{row}.png", (4, 4), (row, 0, 0))
-    columns = {
+    columns: Table = {
         "path": [str(tmp_path / f"a/b/{row}.png") for row in range(60)],
         "label": ["cat" if row % 2 else "dog" for row in range(60)],
         "camera": ["canon" if row < 30 else "sony" for row in range(60)],

@@ -263,7 +263,6 @@ def test_rows_of_a_frame_are_read_by_position() -> None:
 
 # --- texts ----------------------------------------------------------------------------------------
 
-
 COLUMNS = {"text": "review", "label": "stars", "domain": "site"}
 REVIEWS = {
     "review": ["good, really", 'a "bad" pan', "fine\nbook", "dull, long"],

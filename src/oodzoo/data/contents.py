@@ -123,12 +123,9 @@ def hashes(contents: dict[str, Content]) -> Hashes:
     return Hashes(tuple(content.digest for content in contents.values()), unreadable)
 
 
-def inspect(
-    files: Mapping[str, ImageFile], *, decode: bool = False, progress: Progress | None = None
-) -> dict[str, Content]:
-    """Hash image files, given by path, and also try to decode them if `decode`."""
-    found = read_contents(list(files.values()), decode=decode, progress=progress)
-    return dict(zip(files, found, strict=True))
+def inspect(files: Mapping[str, ImageFile]) -> dict[str, Content]:
+    """Hash image files, given by path, and try to decode them."""
+    return dict(zip(files, read_contents(list(files.values()), decode=True), strict=True))
 
 
 def read_contents(

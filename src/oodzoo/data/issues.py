@@ -23,6 +23,7 @@ SMALL_SIDE = 32
 """An image with a shorter side is a problem where the median is at least twice as long."""
 
 _EXAMPLES = 3
+_NAMES = 5
 _OPTIMISTIC = "leave-one-domain-out results will be too optimistic"
 _EMPTY = hashlib.sha256(b"").hexdigest()
 
@@ -305,12 +306,12 @@ def small_images(paths: Sequence[str]) -> Iterator[Issue]:
         )
 
 
-def _names(names: Sequence[str], noun: str, most: int = 5) -> str:
+def _names(names: Sequence[str], noun: str) -> str:
     """Format as `class 'a'`, or as `9 classes ('a', 'b', 'c', 'd', 'e', …)`."""
     if len(names) == 1:
         return f"{noun} {names[0]!r}"
     plural = noun + ("es" if noun.endswith("s") else "s")
-    shown = ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+    shown = ", ".join(map(repr, names[:_NAMES])) + (", …" if len(names) > _NAMES else "")
     return f"{count(len(names), noun, plural)} ({shown})"
 
 

@@ -95,6 +95,13 @@ class Listing:
     def add_issue(self, kind: str, message: str, *paths: str) -> None:
         self.issues.append(Issue(kind, message, paths))
 
+    def add_loose(self, name: str, n: int) -> None:
+        """Note that images are beside the classes of a domain, if there are any."""
+        if n:
+            self.add_issue(
+                "no class", f"{name!r} has {count(n, 'image')} outside any class folder; ignored"
+            )
+
 
 def task_line(task: Task) -> bytes:
     """What a fingerprint of samples begins with: nothing for classes."""

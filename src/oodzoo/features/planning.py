@@ -57,7 +57,7 @@ def _readable_again(
 ) -> list[str]:
     unreadable = {image for name in models for image in writer.coverage(name).unreadable}
     known = {image: files[image] for image in sorted(unreadable) if image in files}
-    return [image for image, found in inspect(known, decode=True).items() if not found.problem]
+    return [image for image, found in inspect(known).items() if not found.problem]
 
 
 def planned_part(

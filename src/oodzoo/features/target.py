@@ -171,7 +171,7 @@ def require_usable(images: UnlabelledImages, training: Mapping[str, Iterable[Has
     problems = dict(images.unreadable)
     for (path, file), domain in zip(images.files.items(), domain_of, strict=True):
         if domain is None and path not in problems:
-            problem = inspect({path: file}, decode=True)[path].problem
+            problem = inspect({path: file})[path].problem
             if problem is None:
                 return
             problems[path] = problem

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from oodzoo._text import count, one_line
+from oodzoo._text import one_line
 from oodzoo.data.files import ObjectImage
 from oodzoo.data.listing import SUFFIXES, Listing, Sample, explaining_errors
 from oodzoo.data.sources.base import ImageSource, Options, require_columns, require_used
@@ -342,8 +342,5 @@ def _list_classes(folder: Path | Url, domain: str) -> Listing:
         loose += not slash
     if not listing.samples:
         raise InputError(f"no image found in {str(folder)!r}: expected a folder class/image")
-    if loose:
-        listing.add_issue(
-            "no class", f"{domain!r} has {count(loose, 'image')} outside any class folder; ignored"
-        )
+    listing.add_loose(domain, loose)
     return listing

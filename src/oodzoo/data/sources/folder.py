@@ -36,10 +36,7 @@ def list_folder(root: Path) -> Listing:
         here = sum(_is_image(entry) for entry in _entries(domain.path))
         if here:
             loose[name] = here
-            listing.add_issue(
-                "no class",
-                f"{name!r} has {count(here, 'image')} outside any class folder; ignored",
-            )
+            listing.add_loose(name, here)
         if len(listing.samples) == before:
             listing.add_issue("empty domain", f"{name!r} has no class with images; ignored")
     _warn_of_links(top)
@@ -182,9 +179,7 @@ def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: s
             loose[domain] = loose.get(domain, 0) + 1
     require_level(listing, expected, loose, advice="")
     for domain, n in loose.items():
-        listing.add_issue(
-            "no class", f"{domain!r} has {count(n, 'image')} outside any class folder; ignored"
-        )
+        listing.add_loose(domain, n)
     return listing
 
 
@@ -247,11 +242,7 @@ def list_by_class(
         if rest:
             listing.add(Sample(path, name or ONE_DOMAIN, label), file)
         beside += not rest
-    if beside:
-        listing.add_issue(
-            "no class", f"{str(root)!r} has {count(beside, 'image')} outside any class folder; "
-            "ignored"
-        )  # fmt: skip
+    listing.add_loose(str(root), beside)
     return listing
 
 

@@ -12,6 +12,7 @@ from oodzoo.data.sources.base import Options
 from oodzoo.data.sources.columns import ONE_DOMAIN, as_groups, as_names
 from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
+from oodzoo.task import Kind
 
 
 def list_labelled(
@@ -39,15 +40,23 @@ def list_labelled(
     if not files:
         raise InputError(f"{name!r} has no images")
     roles = collect_roles(name, len(files), options, own)
-    targets = read_targets(roles["label"], name, options.task)
+    start = f"{options.domains}/" if isinstance(options.domains, str) else ""
+    return list_roles(name, [start + path for path in paths], files, roles, options.task)
+
+
+def list_roles(
+    name: str,
+    paths: Sequence[str],
+    files: Sequence[ImageFile],
+    roles: Mapping[str, Any],
+    task: Kind | None,
+) -> Listing:
+    """List images whose labels, domains and, where there are any, groups are known by role."""
+    targets = read_targets(roles["label"], name, task)
     domains = as_names(roles["domain"], "domain", name)
     groups = as_groups(roles.get("group", [None] * len(files)), name)
-    start = f"{options.domains}/" if isinstance(options.domains, str) else ""
-    listing = Listing(name, task=targets.task)
-    paths = [start + path for path in paths]
-    listing.samples = list(map(Sample, paths, domains, targets.texts, groups))
-    listing.files = list(files)
-    return listing
+    samples = list(map(Sample, paths, domains, targets.texts, groups))
+    return Listing(name, samples, list(files), task=targets.task)
 
 
 def collect_roles(name: str, n: int, options: Options, own: Mapping[str, Any]) -> dict[str, Any]:

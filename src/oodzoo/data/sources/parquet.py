@@ -11,20 +11,18 @@ from typing import Any, NamedTuple
 from oodzoo._packages import optional_package
 from oodzoo._text import one_line
 from oodzoo.data.files import Container, ParquetCell
-from oodzoo.data.listing import Listing, Sample
+from oodzoo.data.listing import Listing
 from oodzoo.data.row_groups import MAX_GROUP_BYTES, is_empty
 from oodzoo.data.sources.columns import (
     ONE_DOMAIN,
-    as_groups,
-    as_names,
     find_columns,
     read_metadata,
     split_columns,
     used_columns,
 )
 from oodzoo.data.sources.containers import find_containers, read_each
+from oodzoo.data.sources.labelled import list_roles
 from oodzoo.data.sources.rows import common_folder, list_columns
-from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
 from oodzoo.task import Kind
@@ -87,12 +85,8 @@ def list_parquet(
         return listing
     images = [image for part in parts for image in part.images or ()]
     paths = _paths(values, images)
-    targets = read_targets(labels, name, task)
-    domains = as_names(values["domain"], "domain", name)
-    groups = as_groups(values.get("group", [None] * len(images)), name)
-    listing = Listing(name, task=targets.task)
-    listing.samples = list(map(Sample, paths, domains, targets.texts, groups))
-    listing.files = [image.cell for image in images]
+    cells = [image.cell for image in images]
+    listing = list_roles(name, paths, cells, {**values, "label": labels}, task)
     listing.metadata = metadata
     return listing
 

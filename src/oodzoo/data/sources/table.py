@@ -6,6 +6,7 @@ import csv
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from oodzoo.data.files import RemoteImage
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.columns import (
     ONE_DOMAIN,
@@ -17,9 +18,7 @@ from oodzoo.data.sources.columns import (
 from oodzoo.data.sources.rows import Row, list_rows
 from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
-from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url
-from oodzoo.remote.objects import find_file
 from oodzoo.task import Kind
 
 _NEEDED = ("path", "domain", "label")
@@ -55,12 +54,7 @@ def list_table(
 
 
 def _local(location: Path | Url) -> Path:
-    if isinstance(location, Path):
-        return location
-    file = find_file(location)
-    if file is None:
-        raise InputError(f"no such file: {str(location)!r}")
-    return cached_file(file)
+    return location if isinstance(location, Path) else RemoteImage.at(location).local()
 
 
 def _rows(

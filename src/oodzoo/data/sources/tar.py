@@ -13,11 +13,11 @@ from typing import IO, Any, NamedTuple
 
 from oodzoo._text import one_line
 from oodzoo.data.files import Container, FilePart, ImageFile
-from oodzoo.data.listing import SUFFIXES, Listing, Sample
-from oodzoo.data.sources.columns import as_groups, as_names, name_columns
+from oodzoo.data.listing import SUFFIXES, Listing
+from oodzoo.data.sources.columns import name_columns
 from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.folder import list_by_path
-from oodzoo.data.sources.targets import read_targets
+from oodzoo.data.sources.labelled import list_roles
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
 from oodzoo.task import Kind
@@ -164,17 +164,13 @@ def _list_keys(
                 if image is None:
                     reader.require_unlabelled(roles)
                     continue
-                values = {role: reader.value(role, roles.get(role)) for role in _DEFAULTS}
-                found.append(_Sample(_part(archive.file, image), values))
+                own = {role: reader.value(role, roles.get(role)) for role in _DEFAULTS}
+                found.append(_Sample(_part(archive.file, image), own))
                 owners.append((key, archive))
     _require_once(owners)
-    targets = read_targets([sample.values["label"] for sample in found], name, task)
-    domains = as_names([sample.values["domain"] for sample in found], "domain", name)
-    groups = as_groups([sample.values["group"] for sample in found], name)
-    listing = Listing(name, task=targets.task)
-    for sample, label, domain, group in zip(found, targets.texts, domains, groups, strict=True):
-        listing.add(Sample(sample.image.name, domain, label, group), sample.image)
-    return listing
+    files = [sample.image for sample in found]
+    values = {role: [sample.values[role] for sample in found] for role in _DEFAULTS}
+    return list_roles(name, [file.name for file in files], files, values, task)
 
 
 class _Key:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo._text import one_line
-from oodzoo.data.files import TextFile
+from oodzoo.data.files import RemoteImage, TextFile
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.base import Options, require_no_root
 from oodzoo.data.sources.columns import (
@@ -21,9 +21,7 @@ from oodzoo.data.sources.columns import (
 )
 from oodzoo.data.sources.labelled import list_labelled, row_names
 from oodzoo.errors import InputError, MissingPackageError
-from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url
-from oodzoo.remote.objects import find_file
 
 Table = dict[str, list[Any]]
 """Values by column."""
@@ -93,10 +91,7 @@ def read_texts(file: Path, column: str) -> tuple[list[str], list[str]]:
 
 def _read(source: Any, name: str) -> Table:
     if isinstance(source, Url):
-        remote = find_file(source)
-        if remote is None:
-            raise InputError(f"no such file: {name!r}")
-        return _read_file(cached_file(remote), name)
+        return _read_file(RemoteImage.at(source).local(), name)
     if isinstance(source, Path):
         return _read_file(source, name)
     if not hasattr(source, "columns"):
