@@ -131,15 +131,6 @@ def test_nan_is_no_valley() -> None:
     assert valley.result()[1:] == (70, 79)
 
 
-def test_result_changes_nothing() -> None:
-    often, once = LossValley(), LossValley()
-    for at, (weights, loss) in enumerate(path(np.random.default_rng(3), 25)):
-        add(often, at, weights, loss)
-        add(once, at, weights, loss)
-        often.result()
-    np.testing.assert_array_equal(joined(often.result()[0]), joined(once.result()[0]))
-
-
 def test_resumes_from_a_file(tmp_path: Path) -> None:
     files = pytest.importorskip("safetensors.torch")
     for seed in range(10):

@@ -139,15 +139,6 @@ def test_numbers() -> None:
     assert choice.metrics[str_of(CANDIDATES[6])]["a"] == pytest.approx(100 * (1 - errors.mean()))
 
 
-def test_several_labels() -> None:
-    labels = {"a": np.array([[1, 0], [0, 1], [1, 1]]), "b": np.array([[0, 1], [1, 0]])}
-    signs = {name: 2.0 * y - 1 for name, y in labels.items()}
-    found = {name: np.stack([s * (1 + (at == 7)) for at in range(N)]) for name, s in signs.items()}
-    choice = choose({1e-4: found}, labels, "multilabel")
-    assert choice.candidate == CANDIDATES[7]
-    assert choice.metrics["linear head"] == {"a": 100.0, "b": 100.0}
-
-
 # --- settings -------------------------------------------------------------------------------------
 
 

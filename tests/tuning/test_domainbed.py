@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,6 @@ from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.training import Events
 from oodzoo.zoo.model import Trainable
-from oodzoo.zoo.preprocessing import square
 
 # --- the update, against a transcription of DomainBed's code --------------------------------------
 
@@ -201,46 +199,6 @@ def test_run_of_domainbed(problem: Problem) -> None:
         torch.testing.assert_close(weights[f"head.{name}"], each.detach(), rtol=0, atol=1e-6)
 
 
-def test_outputs_of_left_out_domains(problem: Problem) -> None:
-    run = runs(problem).do(ErmKey((0, 2), 0, 0, 4), Events(), never)
-    assert [record.step for record in run.records] == [0, 2, 3]
-    assert {domain: each.shape for domain, each in run.outputs.items()} == {
-        0: (3, 10, small.CLASSES),
-        2: (3, 12, small.CLASSES),
-    }
-    for at, record in enumerate(run.records):
-        for domain in (0, 2):
-            rows = problem.rows(small.DOMAINS[domain])
-            inside, outside = problem.split(small.DOMAINS[domain], 0)
-            right = dict(
-                zip(
-                    rows.tolist(),
-                    run.outputs[domain][at].argmax(axis=1) == problem.labels[rows],
-                    strict=True,
-                )
-            )
-            assert record.inside[domain] == np.mean([right[row] for row in inside.tolist()])
-            assert record.outside[domain] == np.mean([right[row] for row in outside.tolist()])
-    np.testing.assert_allclose(np.exp(run.outputs[0]).sum(axis=2), 1, atol=1e-5)
-
-
-def test_kept_in_a_folder(problem: Problem, tmp_path: Path) -> None:
-    key = ErmKey((1,), 0, 1, 3)
-    first = runs(problem, tmp_path / "runs")
-    run = first.do(key, Events(), lambda record: record.step == 0)
-    again = runs(problem, tmp_path / "runs")
-    found = again.get(key)
-    assert found is not None
-    assert (found.records, found.seconds) == (run.records, run.seconds)
-    np.testing.assert_array_equal(found.outputs[1], run.outputs[1])
-    torch.testing.assert_close(again.weights(key), first.weights(key), rtol=0, atol=0)
-    assert again.get(key._replace(draw=0)) is None
-    again.forget_weights(key)
-    assert runs(problem, tmp_path / "runs").weights(key) is None
-    with pytest.raises(InputError, match="checkpoints of another model"):
-        runs(problem, tmp_path / "runs", identity="b")
-
-
 def test_kept_weights_are_those_of_a_shorter_run(problem: Problem) -> None:
     """The learning rate is constant, so that a run can be cut off."""
     mine = runs(problem)
@@ -405,18 +363,6 @@ def test_planned_steps(problem: Problem, tmp_path: Path) -> None:
     held_out.tuned()
     assert held_out.planned_steps() == 0
     assert tuner(problem, "leave-one-domain-out").planned_steps() == (3 * DRAWS + 1) * STEPS
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"name": "small@2"}, {"preprocessing": square(small.SIZE, small.STD, small.STD)}],
-    ids=["another layer", "another preprocessing"],
-)
-def test_runs_of_another_model(problem: Problem, tmp_path: Path, change: dict[str, Any]) -> None:
-    tuner(problem, "training-domain", tmp_path / "runs")
-    other = replace(small.trainable(), **change)
-    with pytest.raises(InputError, match="has checkpoints of another model"):
-        ErmTuner(lambda: other, problem, ErmSettings(), device="cpu", folder=tmp_path / "runs")
 
 
 @pytest.mark.parametrize(

@@ -252,14 +252,6 @@ def test_an_image_that_two_threads_decode_is_counted_once(files: list[ImageFile]
         assert readable(images, 2, cropped=True) == [0, 1]
 
 
-def test_closing_ends_the_threads(files: list[ImageFile]) -> None:
-    before = set(threading.enumerate())
-    with TrainingImages(files, SMALL) as images:
-        images.prepared(range(len(files)))
-        assert set(threading.enumerate()) != before
-    assert set(threading.enumerate()) == before
-
-
 def test_prefetched_in_order() -> None:
     """The first call ends after the second, which waits for nothing."""
     second_done = threading.Event()
@@ -272,16 +264,6 @@ def test_prefetched_in_order() -> None:
         return number * number
 
     assert list(prefetched(make, range(20), depth=2)) == [number**2 for number in range(20)]
-
-
-@pytest.mark.parametrize("depth", [1, 3])
-def test_prefetched_no_further_than_the_depth(depth: int) -> None:
-    started: list[int] = []
-    results = prefetched(started.append, count(), depth)
-    for taken, _ in enumerate(islice(results, 10), start=1):
-        assert taken <= len(started) <= taken + depth
-    results.close()
-    assert len(started) <= 10 + depth
 
 
 @pytest.mark.parametrize("taken", [0, 1, 5])
@@ -352,14 +334,6 @@ def test_crops_are_those_of_pillow(images: TrainingImages, seed: int) -> None:
     assert difference.max() > 0.1
 
 
-def test_rows_in_any_order_and_again(images: TrainingImages) -> None:
-    chosen = np.array([6, 2, 5])
-    on_device = DeviceImages(images, chosen, torch.device("cpu"))
-    rows = np.array([5, 6, 5, 2, 2])
-    difference = levels(on_device.cropped(rows, 3)) - images.cropped(rows, 3)
-    assert np.abs(difference).max() < 1.1
-
-
 def test_a_white_image_stays_white(tmp_path: Path) -> None:
     """The padding beside a smaller image does not reach into its crops."""
     files = []
@@ -392,10 +366,6 @@ def test_weights_are_those_of_the_twin(start: int, length: int, size: int, resul
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
 
 
-def test_only_gpus(images: TrainingImages) -> None:
-    assert DeviceImages.if_they_fit(images, np.arange(3), torch.device("cpu")) is None
-
-
 # --- augmentation ---------------------------------------------------------------------------------
 
 
@@ -426,13 +396,6 @@ def test_equals_torchvision_image_by_image(seed: int) -> None:
     torch.testing.assert_close(augmented(images, seed), expected, rtol=0, atol=1e-5)
 
 
-def test_global_generator_is_not_used() -> None:
-    images = make_images()
-    state = torch.get_rng_state()
-    augmented(images, 5)
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 @pytest.mark.parametrize("kept", [1, 5, 23])
 def test_an_image_does_not_depend_on_its_neighbours(kept: int) -> None:
     images = make_images()
@@ -440,14 +403,6 @@ def test_an_image_does_not_depend_on_its_neighbours(kept: int) -> None:
     torch.testing.assert_close(augmented(images[:kept], 5), whole[:kept], rtol=0, atol=1e-6)
     images[kept:] = make_images(seed=1)[kept:]
     torch.testing.assert_close(augmented(images, 5)[:kept], whole[:kept], rtol=0, atol=1e-6)
-
-
-def test_hue_of_grey_pixels_stays() -> None:
-    """Not even rounding gives an image without colour a colour."""
-    images = make_images()[:, :1].expand(-1, 3, -1, -1)
-    result = augmented(images, 5)
-    torch.testing.assert_close(result[:, 0], result[:, 1], rtol=0, atol=1e-6)
-    torch.testing.assert_close(result[:, 0], result[:, 2], rtol=0, atol=1e-6)
 
 
 def test_parameters_have_domainbeds_distribution() -> None:

@@ -305,11 +305,6 @@ def assert_equal(found: Trajectory, expected: Trajectory) -> None:
     assert found.window == expected.window
 
 
-def test_checkpoints_are_not_written_all_the_time(problem: Problem, tmp_path: Path) -> None:
-    training_of(problem).run(tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_damaged_checkpoint(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,20 +334,6 @@ def checkpoint(step: int = 7) -> Checkpoint:
         {"exp_avg.head.bias": random(2), "exp_avg_sq.head.bias": random(2)},
         {"numbers": random(3, 3).double(), "mean.features/odd": random(4, 3).t()},  # type: ignore[attr-defined]
     )
-
-
-def test_there_and_back(tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "folder"
-    assert read_checkpoint(folder) is None
-    for step in (7, 9):  # the second replaces the first
-        written = checkpoint(step)
-        write_checkpoint(folder, written)
-        found = read_checkpoint(folder)
-        assert found is not None
-        assert (found.step, found.images_per_pass) == (step, 16)
-        for part in ("weights", "moments", "valley"):
-            torch.testing.assert_close(getattr(found, part), getattr(written, part), rtol=0, atol=0)
-    assert [each.name for each in folder.iterdir()] == [FILE]
 
 
 @pytest.mark.parametrize("kept", [0, 4, 100, 500])
