@@ -16,7 +16,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import normalise
 from oodzoo.heads.zero_shot import zero_shot_head
 from oodzoo.zoo import load_model
-from oodzoo.zoo.prompts import PROMPTS, Prompts, parse_class_names, read_prompts
+from oodzoo.zoo.prompts import PROMPTS, Prompts, parse_class_names, read_prompts, texts_of
 from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.text_tower import TextTower, embed_classes
@@ -229,3 +229,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("# nothing\n")
     with pytest.raises(InputError, match=r"the file '.*empty': there is no prompt"):
         read_prompts(tmp_path / "empty")
+
+
+def test_the_default_texts_are_the_classes_with_blanks() -> None:
+    assert texts_of(["alarm_clock", "bike_"], None) == ("alarm clock", "bike")
+    assert all("{}" in prompt for prompt in PROMPTS)
+    assert Prompts().is_default
+    assert not Prompts(templates=("{}",)).is_default
+    Prompts().require_classes(["anything", "any thing"])  # checked where they are embedded
+    with pytest.raises(InputError, match="two classes have the name 'a b'"):
+        texts_of(["a_b", "a b"], None)

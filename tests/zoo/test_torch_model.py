@@ -310,3 +310,8 @@ def test_devices_that_are_not_there(
             continue
         with pytest.raises(InputError, match=f"device '{device}' is not available: found "):
             require_present(device)
+
+
+def test_auto_without_torch_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert resolve_device("auto", "hf") == "cpu"
