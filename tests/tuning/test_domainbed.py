@@ -1,29 +1,111 @@
-"""DomainBed's protocol with ERM: the search, and the final model."""
+"""ERM under DomainBed's protocol: its update, its runs, and the search."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.tuning import small
+from tests.tuning.small import CLASSES, DIM, MEAN, PREPROCESSING, SIZE, STD, features
 
 from oodzoo.errors import InputError
 from oodzoo.events import Listener, Stage
-from oodzoo.heads.domainbed.protocol import CHECKPOINT_EVERY, folds, hyperparameters
+from oodzoo.heads.domainbed.protocol import (
+    CHECKPOINT_EVERY,
+    Hyperparameters,
+    folds,
+    hyperparameters,
+    seed_hash,
+)
 from oodzoo.heads.domainbed.rules import Record, chosen
+from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner, erm_sweep
+from oodzoo.tuning.erm import Erm, ErmKey, ErmRuns, erm_update
+from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import Problem
-from oodzoo.zoo.preprocessing import square
+from oodzoo.tuning.training import Events
+from oodzoo.zoo.model import Trainable
+
+# --- the update, against a transcription of DomainBed's code --------------------------------------
+
 
 torch = pytest.importorskip("torch")
 
-STEPS, DRAWS = 5, 2
-CHECKPOINTS = [0, 2, 4]
-RULES = ("training-domain", "leave-one-domain-out")
+
+def network(module: Any) -> Network:
+    return Network(
+        Trainable("small", module, PREPROCESSING, DIM, lambda file: None), CLASSES, "cpu"
+    )
+
+
+def minibatches(step: int, n_domains: int = 3, size: int = 4) -> list[tuple[Any, Any]]:
+    generator = torch.Generator().manual_seed(step)
+    return [
+        (
+            torch.rand(size, 3, SIZE, SIZE, generator=generator),
+            torch.randint(CLASSES, (size,), generator=generator),
+        )
+        for _ in range(n_domains)
+    ]
+
+
+def normalised(images: Any) -> Any:
+    return (images - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 1e-2])
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.5])
+def test_updates_of_domainbed(weight_decay: float, dropout: float) -> None:
+    oracle = pytest.importorskip("tests.oracles.domainbed_erm")
+    hparams = {"lr": 1e-2, "weight_decay": weight_decay, "resnet_dropout": dropout}
+    module = features()
+    twin = oracle.ERM(oracle.Featurizer(copy.deepcopy(module), DIM, hparams), CLASSES, hparams)
+    ours = network(module)
+    ours.load({f"head.{name}": each for name, each in twin.classifier.named_parameters()})
+    erm = Erm(ours, Hyperparameters(1e-2, weight_decay, 4, dropout))
+    erm.train()
+    twin.train()
+    losses = []
+    for step in range(20):
+        batches = minibatches(step)
+        torch.manual_seed(step)
+        loss = erm_update(erm, batches)
+        torch.manual_seed(step)
+        expected = twin.update([(normalised(x), y) for x, y in batches])
+        losses.append(float(loss))
+        assert losses[-1] == pytest.approx(expected["loss"], abs=1e-6)
+        if step % 5 == 0:  # accuracies are computed in between
+            erm.eval()
+            found = [erm.outputs(x).argmax(1).eq(y).float().mean() for x, y in batches]
+            erm.train()
+            for (x, y), accuracy in zip(batches, found, strict=True):
+                assert oracle.accuracy(twin, [(normalised(x), y)]) == pytest.approx(float(accuracy))
+    state = {name: each.detach() for name, each in ours.parts.state_dict().items()}
+    for name, each in twin.featurizer.network.state_dict().items():
+        torch.testing.assert_close(state[f"features.{name}"], each, rtol=0, atol=1e-6)
+    for name, each in twin.classifier.state_dict().items():
+        torch.testing.assert_close(state[f"head.{name}"], each, rtol=0, atol=1e-6)
+    assert losses[-1] != losses[0]
+
+
+def test_passes_have_the_gradients_of_one() -> None:
+    whole, parts = network(features()), network(features())
+    parts.load(whole.weights())
+    for size, each in ((None, whole), (5, parts)):
+        erm = Erm(each, Hyperparameters(lr=1e-2))
+        erm.train()
+        losses = [float(erm_update(erm, minibatches(step), size)) for step in range(5)]
+        if size is None:
+            expected = losses
+    assert losses == pytest.approx(expected, abs=1e-5)
+    torch.testing.assert_close(parts.weights(), whole.weights(), rtol=0, atol=1e-4)
+
+
+# --- runs -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -32,6 +114,115 @@ def problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Problem
     (tmp_path / "images").mkdir()
     with small.problem(tmp_path / "images") as found:
         yield found
+
+
+def runs(problem: Problem, folder: Path | None = None, identity: str = "a") -> ErmRuns:
+    network = Network(small.trainable(), small.CLASSES, "cpu")
+    return ErmRuns(network, problem, "default", 0, folder, identity)
+
+
+def never(record: Any) -> bool:
+    return False
+
+
+def drawn_with_dropout() -> int:
+    """A draw of trial 1 with dropout and weight decay."""
+    return next(draw for draw in range(1, 20) if hyperparameters(draw, 1).dropout > 0)
+
+
+def test_run_of_domainbed(problem: Problem) -> None:
+    """Updates, accuracies and checkpoints against DomainBed's ERM on the same images."""
+    oracle = pytest.importorskip("tests.oracles.domainbed_erm")
+    draw = drawn_with_dropout()
+    key = ErmKey((1,), 1, draw, 6)
+    losses: list[float] = []
+    events = Events(metric=lambda name, value, step: losses.append(value))
+    mine = runs(problem)
+    run = mine.do(key, events, lambda record: record.step == 5)
+
+    chosen = hyperparameters(draw, 1)
+    hparams = {
+        "lr": chosen.lr,
+        "weight_decay": chosen.weight_decay,
+        "resnet_dropout": chosen.dropout,
+    }
+    seed = seed_hash(0, "ERM", [1], draw, 1)
+    torch.manual_seed(seed)
+    classifier = torch.nn.Linear(small.DIM, small.CLASSES)
+    featurizer = oracle.Featurizer(copy.deepcopy(small.features()), small.DIM, hparams)
+    twin = oracle.ERM(featurizer, small.CLASSES, hparams)
+    twin.classifier.load_state_dict(classifier.state_dict())
+    twin.train()
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (small.MEAN, small.STD))
+
+    def images(pixels: Any) -> Any:
+        return torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
+
+    def accuracy(rows: Any, colours: int | None = None) -> float:
+        if colours is None:
+            batch = images(problem.images.prepared(rows))
+        else:
+            batch = augmented(images(problem.images.cropped(rows, colours)), colours)
+        labels = torch.from_numpy(problem.labels[rows])
+        return float(oracle.accuracy(twin, [((batch - mean) / std, labels)]))
+
+    expected_losses, since = [], []
+    checkpoints = iter(run.records)
+    for step in range(6):
+        rng = np.random.default_rng(seed_hash(seed, step, "images"))
+        splits = [problem.split(name, 1)[0] for name in ("art", "sketch")]
+        rows = np.concatenate([rng.choice(each, chosen.batch_size) for each in splits])
+        batch = images(problem.images.cropped(rows, seed_hash(seed, step, "crops")))
+        batch = (augmented(batch, seed_hash(seed, step, "colours")) - mean) / std
+        labels = torch.from_numpy(problem.labels[rows])
+        size = chosen.batch_size
+        torch.manual_seed(seed_hash(seed, step, "dropout"))
+        since.append(twin.update([(batch[:size], labels[:size]), (batch[size:], labels[size:])]))
+        if step in (0, 2, 4, 5):
+            expected_losses.append(np.mean([each["loss"] for each in since]))
+            since = []
+            record = next(checkpoints)
+            assert (record.test_domains, record.trial, record.draw) == ((1,), 1, draw)
+            assert record.step == step
+            for number, name in enumerate(small.DOMAINS):
+                for at, found in enumerate((record.inside, record.outside)):
+                    part = problem.split(name, 1)[at]
+                    colours = None if number == 1 else seed_hash(seed, step, number, at)
+                    assert found[number] == pytest.approx(accuracy(part, colours))
+    assert next(checkpoints, None) is None
+    assert losses == pytest.approx(expected_losses, abs=1e-6)
+    weights = mine.weights(key)
+    assert weights is not None
+    for name, each in twin.featurizer.network.named_parameters():
+        torch.testing.assert_close(weights[f"features.{name}"], each.detach(), rtol=0, atol=1e-6)
+    for name, each in twin.classifier.named_parameters():
+        torch.testing.assert_close(weights[f"head.{name}"], each.detach(), rtol=0, atol=1e-6)
+
+
+def test_kept_weights_are_those_of_a_shorter_run(problem: Problem) -> None:
+    """The learning rate is constant, so that a run can be cut off."""
+    mine = runs(problem)
+    whole, cut = ErmKey((), 0, 0, 5), ErmKey((), 0, 0, 3)
+    records = [mine.do(key, Events(), lambda record: record.step == 2) for key in (whole, cut)]
+    torch.testing.assert_close(mine.weights(whole), mine.weights(cut), rtol=0, atol=0)
+    assert records[0].records[1] == records[1].records[1]
+
+
+def test_random_state_is_kept(problem: Problem) -> None:
+    mine = runs(problem)
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    mine.do(ErmKey((), 0, 0, 2), Events(), never)
+    torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+
+STEPS, DRAWS = 5, 2
+CHECKPOINTS = [0, 2, 4]
+RULES = ("training-domain", "leave-one-domain-out")
 
 
 class Recorder(Listener):
@@ -172,18 +363,6 @@ def test_planned_steps(problem: Problem, tmp_path: Path) -> None:
     held_out.tuned()
     assert held_out.planned_steps() == 0
     assert tuner(problem, "leave-one-domain-out").planned_steps() == (3 * DRAWS + 1) * STEPS
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"name": "small@2"}, {"preprocessing": square(small.SIZE, small.STD, small.STD)}],
-    ids=["another layer", "another preprocessing"],
-)
-def test_runs_of_another_model(problem: Problem, tmp_path: Path, change: dict[str, Any]) -> None:
-    tuner(problem, "training-domain", tmp_path / "runs")
-    other = replace(small.trainable(), **change)
-    with pytest.raises(InputError, match="has checkpoints of another model"):
-        ErmTuner(lambda: other, problem, ErmSettings(), device="cpu", folder=tmp_path / "runs")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Images for training: prepared as in extraction, cropped as in torchvision, made ahead."""
+"""Images for training: prepared as in extraction, cropped and augmented as in torchvision."""
 
 from __future__ import annotations
 
@@ -16,12 +16,21 @@ import pytest
 from joblib import cpu_count
 from numpy.typing import NDArray
 from PIL import Image
+from tests.oracles.augmentation import augmented_image
 from tests.oracles.crops import random_resized_crop
+from tests.oracles.pillow_resize import coefficients
 
 from oodzoo.data.files import ImageFile, LocalFile
 from oodzoo.errors import InputError
 from oodzoo.predictor.images import preprocess_images
-from oodzoo.tuning.images import TrainingImages, crop_box, prefetched
+from oodzoo.tuning.augmentation import augmented, draw
+from oodzoo.tuning.images import (
+    DeviceImages,
+    TrainingImages,
+    crop_box,
+    prefetched,
+    resizing_weights,
+)
 from oodzoo.zoo.preprocessing import Geometry
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
@@ -243,14 +252,6 @@ def test_an_image_that_two_threads_decode_is_counted_once(files: list[ImageFile]
         assert readable(images, 2, cropped=True) == [0, 1]
 
 
-def test_closing_ends_the_threads(files: list[ImageFile]) -> None:
-    before = set(threading.enumerate())
-    with TrainingImages(files, SMALL) as images:
-        images.prepared(range(len(files)))
-        assert set(threading.enumerate()) != before
-    assert set(threading.enumerate()) == before
-
-
 def test_prefetched_in_order() -> None:
     """The first call ends after the second, which waits for nothing."""
     second_done = threading.Event()
@@ -263,16 +264,6 @@ def test_prefetched_in_order() -> None:
         return number * number
 
     assert list(prefetched(make, range(20), depth=2)) == [number**2 for number in range(20)]
-
-
-@pytest.mark.parametrize("depth", [1, 3])
-def test_prefetched_no_further_than_the_depth(depth: int) -> None:
-    started: list[int] = []
-    results = prefetched(started.append, count(), depth)
-    for taken, _ in enumerate(islice(results, 10), start=1):
-        assert taken <= len(started) <= taken + depth
-    results.close()
-    assert len(started) <= 10 + depth
 
 
 @pytest.mark.parametrize("taken", [0, 1, 5])
@@ -296,3 +287,154 @@ def test_prefetched_leaves_no_thread(taken: int) -> None:
     timer.join()
     assert set(threading.enumerate()) == before
     assert len(ended) <= 2
+
+
+# --- on a device ----------------------------------------------------------------------------------
+
+
+torch = pytest.importorskip("torch")
+
+MANY_SIZES = [(60, 50), (24, 24), (16, 30), (9, 40), (40, 9), (7, 6), (100, 30), (1, 1), (64, 200)]
+"""Width and height: reduced, as they are, smaller than the crop, much longer than wide."""
+GEOMETRY = Geometry((20, 16), (20, 16))
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Iterator[TrainingImages]:
+    rng = np.random.default_rng(0)
+    files = []
+    for number, (width, height) in enumerate(MANY_SIZES):
+        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        if number % 2:  # smooth, as photographs are
+            Image.fromarray(pixels).resize((4, 4)).resize((width, height)).save(
+                tmp_path / f"{number}.png"
+            )
+        else:
+            Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+        files.append(LocalFile(str(tmp_path / f"{number}.png")))
+    with TrainingImages(files, GEOMETRY) as found:
+        yield found
+
+
+def levels(batch: Any) -> NDArray[np.float64]:
+    """Values from 0 to 255, channels last."""
+    found: NDArray[np.float64] = batch.permute(0, 2, 3, 1).double().cpu().numpy() * 255
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_crops_are_those_of_pillow(images: TrainingImages, seed: int) -> None:
+    rows = np.arange(len(MANY_SIZES))
+    crops = DeviceImages(images, rows, torch.device("cpu")).cropped(rows, seed)
+    assert crops.shape == (len(MANY_SIZES), 3, 20, 16)
+    assert crops.dtype == torch.float32
+    # Pillow rounds to whole levels twice
+    difference = np.abs(levels(crops) - images.cropped(rows, seed))
+    assert difference.max() < 1.1
+    assert difference.max() > 0.1
+
+
+def test_a_white_image_stays_white(tmp_path: Path) -> None:
+    """The padding beside a smaller image does not reach into its crops."""
+    files = []
+    for number, size in enumerate([(30, 18), (18, 30), (5, 4)]):
+        Image.new("RGB", size, (255, 255, 255)).save(tmp_path / f"{number}.png")
+        files.append(LocalFile(str(tmp_path / f"{number}.png")))
+    with TrainingImages(files, GEOMETRY) as images:
+        rows = np.repeat(np.arange(3), 20)
+        crops = DeviceImages(images, np.arange(3), torch.device("cpu")).cropped(rows, 0)
+    torch.testing.assert_close(crops, torch.ones_like(crops), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("start", "length", "size", "result"),
+    [
+        (0, 24, 24, 24),  # as it is
+        (3, 20, 30, 8),  # smaller
+        (2, 5, 9, 16),  # larger
+        (4, 7, 11, 7),
+        (0, 1, 1, 5),
+        (6, 1, 9, 3),
+        (10, 13, 40, 12),
+        (0, 40, 40, 1),
+    ],
+)
+def test_weights_are_those_of_the_twin(start: int, length: int, size: int, result: int) -> None:
+    (found,) = resizing_weights(torch.tensor([start]), torch.tensor([length]), size, result)
+    expected = np.zeros((result, size))
+    expected[:, start : start + length] = coefficients(length, 0, length, result)
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
+
+
+# --- augmentation ---------------------------------------------------------------------------------
+
+
+def make_images(n: int = 24, height: int = 9, width: int = 7, seed: int = 0) -> Any:
+    """Noise; among it images without colour, all black, all white, and with few levels."""
+    images = torch.rand((n, 3, height, width), generator=torch.Generator().manual_seed(seed))
+    if n > 4:
+        images[1] = images[1, :1]
+        images[2] = 0
+        images[3] = 1
+        images[4] = images[4].round()
+    return images
+
+
+@pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
+@pytest.mark.parametrize("seed", range(8))
+def test_equals_torchvision_image_by_image(seed: int) -> None:
+    import_torchvision(extra="tune", purpose="this test")
+    functional = import_module("torchvision.transforms.v2.functional")
+    images = make_images()
+    flip, order, factors, grey = (drawn.tolist() for drawn in draw(len(images), seed))
+    expected = torch.stack(
+        [
+            augmented_image(functional, image, flip[i], order[i], factors[i], grey[i])
+            for i, image in enumerate(images)
+        ]
+    )
+    torch.testing.assert_close(augmented(images, seed), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kept", [1, 5, 23])
+def test_an_image_does_not_depend_on_its_neighbours(kept: int) -> None:
+    images = make_images()
+    whole = augmented(images, 5)
+    torch.testing.assert_close(augmented(images[:kept], 5), whole[:kept], rtol=0, atol=1e-6)
+    images[kept:] = make_images(seed=1)[kept:]
+    torch.testing.assert_close(augmented(images, 5)[:kept], whole[:kept], rtol=0, atol=1e-6)
+
+
+def test_parameters_have_domainbeds_distribution() -> None:
+    n = 20_000
+    draws = draw(n, 0)
+    assert draws.flip.double().mean().item() == pytest.approx(0.5, abs=0.02)
+    assert draws.grey.double().mean().item() == pytest.approx(0.1, abs=0.01)
+    assert torch.equal(draws.order.sort(1).values, torch.arange(4).expand(n, 4))
+    codes = draws.order @ torch.tensor([64, 16, 4, 1])
+    orders, counts = codes.unique(return_counts=True)
+    assert len(orders) == 24
+    assert (counts.double() / n).numpy() == pytest.approx(1 / 24, abs=0.008)
+    low = torch.tensor([0.7, 0.7, 0.7, -0.3], dtype=torch.float64)
+    spread = (draws.factors - low) / 0.6
+    assert 0 <= spread.min() < 0.001
+    assert 0.999 < spread.max() <= 1
+    assert spread.mean(0).numpy() == pytest.approx(0.5, abs=0.01)
+    assert spread.var(0).numpy() == pytest.approx(1 / 12, abs=0.003)
+    places = draws.order.argsort(1)
+    everything = torch.column_stack([draws.flip, draws.factors, draws.grey, places])
+    correlation = torch.corrcoef(everything.T)[:6] - torch.eye(6, 10)
+    assert correlation.abs().max() < 0.03
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+def test_on_cuda_without_waiting() -> None:
+    images = make_images()
+    on_device = images.cuda()
+    try:
+        torch.cuda.set_sync_debug_mode("error")
+        result = augmented(on_device, 5)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.testing.assert_close(result.cpu(), augmented(images, 5), rtol=0, atol=1e-5)

@@ -227,15 +227,6 @@ def test_finished_runs_are_kept(problem: Problem, tmp_path: Path) -> None:
     assert names[1:] == ["run.safetensors", "weights.safetensors"]
 
 
-def test_weights_that_were_not_kept_are_trained_again(problem: Problem) -> None:
-    mine, steps = runs_of(problem), Steps()
-    mine.do(KEY, Events())
-    mine.ends(KEY, steps.events)
-    assert steps.done == SETTINGS.steps
-    mine.ends(KEY, steps.events)
-    assert steps.done == SETTINGS.steps
-
-
 @pytest.mark.parametrize("what", ["run", "weights"])
 def test_damaged_results_are_computed_again(problem: Problem, tmp_path: Path, what: str) -> None:
     done = runs_of(problem, tmp_path / "runs").do(KEY, Events(), keep_weights=True)

@@ -17,6 +17,12 @@ from tests.tuning import small
 from oodzoo.heads.domainbed.protocol import seed_hash
 from oodzoo.tuning import kept, training
 from oodzoo.tuning.augmentation import augmented
+from oodzoo.tuning.kept import (
+    FILE,
+    Checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 from oodzoo.tuning.network import Network, add_adapters
 from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.settings import TuneSettings
@@ -299,11 +305,6 @@ def assert_equal(found: Trajectory, expected: Trajectory) -> None:
     assert found.window == expected.window
 
 
-def test_checkpoints_are_not_written_all_the_time(problem: Problem, tmp_path: Path) -> None:
-    training_of(problem).run(tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
 def test_damaged_checkpoint(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -312,3 +313,44 @@ def test_damaged_checkpoint(
     file = tmp_path / kept.FILE
     flip(file, 8 * file.stat().st_size - 150)  # in the state of the average
     assert_equal(training_of(problem).run(tmp_path), expected)
+
+
+# --- files of checkpoints -------------------------------------------------------------------------
+
+
+numpy_tensors = pytest.importorskip("safetensors.numpy")
+
+
+def checkpoint(step: int = 7) -> Checkpoint:
+    generator = torch.Generator().manual_seed(step)
+
+    def random(*shape: int) -> object:
+        return torch.randn(*shape, generator=generator)
+
+    return Checkpoint(
+        step,
+        16,
+        {"features.0.weight": random(4, 3), "head.bias": random(2)},
+        {"exp_avg.head.bias": random(2), "exp_avg_sq.head.bias": random(2)},
+        {"numbers": random(3, 3).double(), "mean.features/odd": random(4, 3).t()},  # type: ignore[attr-defined]
+    )
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, 500])
+def test_cut_off(tmp_path: Path, kept: int) -> None:
+    write_checkpoint(tmp_path, checkpoint())
+    content = (tmp_path / FILE).read_bytes()
+    assert len(content) > kept
+    (tmp_path / FILE).write_bytes(content[:kept])
+    assert read_checkpoint(tmp_path) is None
+
+
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    from oodzoo._io import temporary_name
+
+    write_checkpoint(tmp_path, checkpoint())
+    left = tmp_path / temporary_name()
+    left = left.with_name(left.name.replace(left.name.split("-")[2], "999999999"))
+    left.write_bytes(b"half")
+    assert read_checkpoint(tmp_path) is not None
+    assert not left.exists()

@@ -126,22 +126,6 @@ def test_runs_of_a_test_domain(problem: Problem) -> None:
     assert tuner.estimated_seconds(["art"]) == 0
 
 
-def test_a_run_serves_both_orders(problem: Problem) -> None:
-    recorder = Recorder()
-    tuner = tuner_of(problem, recorder=recorder)
-    tuner.judged(["art"])
-    assert tuner.planned_steps(["photo"]) == 8
-    tuner.judged(["photo"])
-    assert len(recorder.messages) == 3 + 2
-    tuner.judged(["sketch"])
-    assert len(recorder.messages) == 3 + 2 + 1
-    assert tuner.planned_steps() == 4  # each domain has been left out alone
-    tuner.tuned()
-    assert recorder.messages[-1] == "training on all domains, learning rate 0.003"
-    assert len(recorder.messages) == 7
-    assert len(recorder.steps) == 7 * 4
-
-
 # --- the choice ----------------------------------------------------------------------------------
 
 
@@ -279,16 +263,6 @@ def test_the_tuned_model_has_the_chosen_weights(problem: Problem, lora: int | No
         np.testing.assert_allclose(features, network.features(batch), rtol=1e-4, atol=1e-5)
     assert tuned.outputs == {}
     assert sorted(tuned.left_out) == sorted(small.DOMAINS)
-
-
-@pytest.mark.parametrize("kind", ["classification", "regression", "multilabel"])
-def test_the_head_is_of_the_kind_of_task(folder: Path, kind: Any) -> None:
-    with small.problem(folder, kind=kind) as problem:
-        tuned = tuner_of(problem).tuned()
-        assert tuned.head.kind == kind
-        run_rows = problem.split("art", 0)[1]
-        features = features_of(tuned.trainable, problem, run_rows)
-        assert tuned.head.values(features).shape == (len(run_rows), small.CLASSES)
 
 
 def test_the_linear_head_may_win(problem: Problem) -> None:

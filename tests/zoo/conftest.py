@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,3 +69,12 @@ def images() -> list[Image.Image]:
         Image.fromarray(noise.integers(0, 256, (height, width, 3), dtype=np.uint8))
         for width, height in sizes
     ]
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of Hugging Face, which is empty."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    folder = tmp_path / "hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
+    return folder

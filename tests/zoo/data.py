@@ -1,4 +1,4 @@
-"""Noise images, and small transformers checkpoints with random weights."""
+"""Noise images, small transformers checkpoints with random weights, and files in a cache."""
 
 from __future__ import annotations
 
@@ -40,3 +40,13 @@ def save_checkpoint(
     module.eval().save_pretrained(folder)
     image_processor(transformers, *processor).save_pretrained(folder)
     return module
+
+
+def cache_file(cache: Path, repository: str, name: str, content: bytes) -> None:
+    """Write a file as huggingface_hub does when it has downloaded it."""
+    folder = cache / f"models--{repository.replace('/', '--')}"
+    commit = "0" * 40
+    (folder / "refs").mkdir(parents=True, exist_ok=True)
+    (folder / "refs" / "main").write_text(commit)
+    (folder / "snapshots" / commit).mkdir(parents=True, exist_ok=True)
+    (folder / "snapshots" / commit / name).write_bytes(content)

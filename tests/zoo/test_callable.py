@@ -38,15 +38,6 @@ def test_a_function_gets_the_normalised_batch(pixels: Any) -> None:
     assert (model.info.feature_dim, model.info.n_logits) == (3, None)
 
 
-def test_features_and_logits(pixels: Any) -> None:
-    model = _model(lambda batch: (_colours(batch), np.ones((len(batch), 5), np.float64)))
-    assert (model.info.feature_dim, model.info.n_logits) == (3, 5)
-    logits = model(pixels).logits
-    assert logits is not None
-    assert logits.shape == (3, 5)
-    assert logits.dtype == np.float32
-
-
 def test_tensors_with_gradients_and_in_half_precision_are_accepted(torch: Any, pixels: Any) -> None:
     weights = torch.ones(3, 4, requires_grad=True)
 
@@ -86,14 +77,3 @@ def test_bad_outputs_are_rejected_in_one_line(function: Any, message: str) -> No
     with pytest.raises(InputError, match=message) as caught:
         _model(function)
     assert "\n" not in str(caught.value)
-
-
-def test_version_must_not_be_empty() -> None:
-    with pytest.raises(InputError, match="version must not be empty"):
-        _model(_colours, version="")
-
-
-def test_a_later_batch_is_checked_too(pixels: Any) -> None:
-    model = _model(lambda batch: np.zeros((2, 4)))
-    with pytest.raises(InputError, match=r"features of shape \(2, 4\) for a batch of 3"):
-        model(pixels)

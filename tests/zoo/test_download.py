@@ -11,21 +11,10 @@ from oodzoo.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo.download import Download, plan_download
 from oodzoo.zoo.listing import ListedModel
-from oodzoo.zoo.spec import ModelSpec
 
 
 def download(size: int, *folders: Path) -> Download:
     return Download(("a", "b"), size * len(folders), (), 0, dict.fromkeys(folders, size))
-
-
-def test_local_models_need_no_download() -> None:
-    plan = plan_download(load_zoo("demo"))
-    assert (plan.models, plan.size, plan.n_local) == ((), 0, 19)
-    plan.require_space()
-
-
-def test_local_files_are_not_read(tmp_path: Path) -> None:
-    assert plan_download([ModelSpec("net", f"onnx/{tmp_path}/none.onnx")]).n_local == 1
 
 
 def test_what_is_not_cached(timm: Any, torchvision: Any, tmp_path: Path, monkeypatch: Any) -> None:
@@ -61,16 +50,6 @@ def test_layers_of_a_network_are_one_download(timm: Any, tmp_path: Path, monkeyp
     assert (plan.models, plan.size, plan.n_local) == ((), 0, 1)
     assert ListedModel(random[0]).is_local
     assert not ListedModel(whole).is_local
-
-
-def test_lines() -> None:
-    assert str(Download(("a",), 0, ("a",), 0, {})) == "1 model to download, size of 1 model unknown"
-    assert str(download(10**9, Path("x"))) == "2 models to download, about 1.0 GB"
-
-
-def test_models_of_a_package_that_is_missing_are_left_out() -> None:
-    plan = plan_download([ModelSpec("net", "timm/no_such_model")])
-    assert (plan.models, plan.n_local) == ((), 0)
 
 
 def test_space(tmp_path: Path) -> None:

@@ -127,46 +127,6 @@ def test_backbone_returns_pooled_output_but_never_a_random_pooler(
     assert _load(tmp_path).info.fingerprint == model.info.fingerprint
 
 
-def test_folder_as_a_spec_names_the_model_by_its_last_part(
-    transformers: Any, torch: Any, tmp_path: Path
-) -> None:
-    network = transformers.ViTModel(transformers.ViTConfig(**VIT))
-    save_checkpoint(transformers, network, tmp_path / "vit", SQUASH)
-    (spec,) = load_zoo(f"hf/{tmp_path / 'vit'}")
-    assert spec.name == "hf-vit"
-    assert load_model(spec).info.name == "hf-vit"
-
-
-def test_arguments_change_the_configuration(transformers: Any, torch: Any, tmp_path: Path) -> None:
-    settings = transformers.ViTConfig(**VIT)
-    reference = save_checkpoint(transformers, transformers.ViTModel(settings), tmp_path, SQUASH)
-    plain = _load(tmp_path)
-    model = _load(tmp_path, arguments={"layer_norm_eps": 0.5})
-    assert model.info.fingerprint != plain.info.fingerprint
-    outputs, batch = _run(torch, model)
-    for layer in reference.modules():
-        if isinstance(layer, torch.nn.LayerNorm):
-            layer.eps = 0.5
-    with torch.no_grad():
-        expected = reference(pixel_values=batch).pooler_output
-    np.testing.assert_allclose(outputs.features, expected, rtol=1e-4, atol=1e-5)
-    with pytest.raises(InputError, match="has no 'layers'; remove it from the arguments"):
-        _load(tmp_path, arguments={"layers": 3})
-    with pytest.raises(InputError, match="; check the arguments"):
-        _load(tmp_path, arguments={"hidden_size": 30})
-
-
-def test_random_weights_can_be_loaded_again(transformers: Any, torch: Any, tmp_path: Path) -> None:
-    config = transformers.ViTConfig(**VIT)
-    save_checkpoint(transformers, transformers.ViTModel(config), tmp_path, SQUASH)
-    first = _load(tmp_path, pretrained=False)
-    assert first.info.fingerprint != _load(tmp_path).info.fingerprint
-    torch.rand(3)
-    assert _load(tmp_path, pretrained=False).info == first.info
-    deeper = _load(tmp_path, pretrained=False, arguments={"num_hidden_layers": 3})
-    assert deeper.info.parameters > first.info.parameters
-
-
 def test_checkpoint_with_missing_weights_is_rejected(
     transformers: Any, torch: Any, tmp_path: Path
 ) -> None:
@@ -193,22 +153,6 @@ def test_without_a_processor_a_zoo_file_must_state_the_preprocessing(
     assert info.preprocessing.geometry.crop == (32, 32)
 
 
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("./nowhere", "'nowhere' is not a transformers checkpoint: it has no config.json"),
-        (
-            "nobody/nothing-at-all",
-            "hf/nobody/nothing-at-all is not in the cache .*, and HF_HUB_OFFLINE is on",
-        ),
-    ],
-)
-def test_loading_errors_are_one_line(transformers: Any, where: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        load_model(ModelSpec("model", f"hf/{where}"))
-    assert "\n" not in str(caught.value)
-
-
 def test_torchvision_is_not_needed(transformers: Any, torch: Any, tmp_path: Path) -> None:
     save_checkpoint(
         transformers, transformers.ViTModel(transformers.ViTConfig(**VIT)), tmp_path, SQUASH
@@ -225,13 +169,24 @@ print(load_model(load_zoo({f"hf/{tmp_path}"!r})[0]).info.feature_dim)
     assert run.stdout == "32\n", run.stderr
 
 
-def test_a_folder_that_is_named_like_a_model_of_the_hub(
-    transformers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_processor_that_does_more(transformers: Any, tmp_path: Path) -> None:
+    network = transformers.ViTModel(transformers.ViTConfig(**VIT))
+    save_checkpoint(transformers, network, tmp_path, ("EfficientNetImageProcessor", {}))
+    with pytest.raises(InputError, match=r"EfficientNetImageProcessor.* does more than resize"):
+        _load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"layers": 3}, "has no 'layers'; remove it from the arguments"),
+        ({"hidden_size": 30}, "; check the arguments"),
+    ],
+)
+def test_wrong_arguments(
+    transformers: Any, tmp_path: Path, arguments: dict[str, Any], words: str
 ) -> None:
-    model = transformers.ViTModel(transformers.ViTConfig(**VIT))
-    save_checkpoint(transformers, model, tmp_path / "me" / "net", SQUASH)
-    monkeypatch.chdir(tmp_path)
-    message = r"there is a folder 'me/net' here; write hf/\./me/net for it"
-    with pytest.raises(InputError, match=message):
-        load_model(ModelSpec("model", "hf/me/net"))
-    assert load_model(ModelSpec("model", "hf/./me/net")).info.name == "model"
+    network = transformers.ViTModel(transformers.ViTConfig(**VIT))
+    save_checkpoint(transformers, network, tmp_path, SQUASH)
+    with pytest.raises(InputError, match=words):
+        _load(tmp_path, arguments=arguments)

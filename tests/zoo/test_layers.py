@@ -1,17 +1,22 @@
-"""Layers in specs: their syntax, the models they stand for, and the names of these."""
+"""Layers in specs: their syntax, the models they stand for, and how their outputs are pooled."""
 
 from __future__ import annotations
 
-import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.oracles.pooling import pool_map, pool_tokens
 
 from oodzoo._io import require_folder_name
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.layers import all_layers, by_network, network_key, split_layers, with_layer
+from oodzoo.zoo.layers_pooling import POOLINGS, Pool, choose_pool, prefix_tokens
 
 VIT = "timm/vit_tiny_patch16_224.augreg_in21k"
 NAME = "timm-vit_tiny_patch16_224.augreg_in21k"
@@ -22,22 +27,6 @@ def listed(zoo: Any) -> list[tuple[str, str | None, str | None]]:
 
 
 # --- lists of specs -------------------------------------------------------------------------------
-
-
-def test_one_layer() -> None:
-    (spec,) = load_zoo(f"{VIT}@blocks.8")
-    assert (spec.source, spec.name) == (VIT, f"{NAME}@blocks.8")
-    assert (spec.layer, spec.pooling) == ("blocks.8", None)
-
-
-def test_several_layers_in_one_spec_or_in_several() -> None:
-    expected = [
-        (f"{NAME}@blocks.4", "blocks.4", None),
-        (f"{NAME}@blocks.8-mean", "blocks.8", "mean"),
-        (NAME, None, None),
-    ]
-    assert listed(f"{VIT}@blocks.4+blocks.8:mean, {VIT}") == expected
-    assert listed([f"{VIT}@blocks.4", f"{VIT}@blocks.8:mean", VIT]) == expected
 
 
 def test_a_pattern_may_have_layers(timm: Any) -> None:
@@ -114,12 +103,6 @@ def test_a_file_whose_own_name_has_an_at_is_taken_first(tmp_path: Path) -> None:
     assert split(f"onnx/{tmp_path}/a@b/net.onnx@x") == (f"onnx/{tmp_path}/a@b/net.onnx", "x")
 
 
-def test_a_file_that_does_not_exist() -> None:
-    assert split("onnx/a@b/missing.onnx") == ("onnx/a@b/missing.onnx", None)
-    assert split("onnx/a@b/missing.onnx@add") == ("onnx/a@b/missing.onnx", "add")
-    assert split("onnx/missing@add") == ("onnx/missing", "add")
-
-
 def test_a_local_folder(tmp_path: Path) -> None:
     (tmp_path / "a@b").mkdir()
     assert split(f"hf/{tmp_path}/a@b") == (f"hf/{tmp_path}/a@b", None)
@@ -149,14 +132,6 @@ def test_names_of_layers_can_be_folders(layer: str) -> None:
     assert spec.layer == layer
 
 
-def test_long_names_stay_different() -> None:
-    network = ModelSpec("net", "onnx/net.onnx")
-    assert (
-        with_layer(network, "a" + "b" * 100, None).name
-        != with_layer(network, "c" + "b" * 100, None).name
-    )
-
-
 def test_models_of_one_network(tmp_path: Path) -> None:
     network = ModelSpec("net", "onnx/net.onnx", folder=tmp_path, features="pool")
     layer = with_layer(network, "relu", None)
@@ -169,12 +144,6 @@ def test_models_of_one_network(tmp_path: Path) -> None:
     ]
     groups = by_network([layer, *others, *same], network_key)
     assert groups == [[layer, *same], *([other] for other in others)]
-
-
-def test_random_weights_are_drawn_by_name() -> None:
-    one, two = (ModelSpec(name, "timm/resnet18", pretrained=False) for name in ("one", "two"))
-    assert network_key(one) == network_key(with_layer(one, "layer1", None))
-    assert network_key(one) != network_key(two)
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -201,8 +170,109 @@ def test_bad_layers(timm: Any, zoo: str, words: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-def test_a_bad_layer_in_a_zoo_file(tmp_path: Path) -> None:
-    path = tmp_path / "zoo.toml"
-    path.write_text(f'[[model]]\nname = "a"\nsource = "{VIT}@blocks.8:min"\n')
-    with pytest.raises(InputError, match=re.escape("zoo.toml: unknown pooling 'min'")):
-        load_zoo(path)
+# --- pooling, against a literal oracle ------------------------------------------------------------
+
+
+SQUARE = (224, 224)
+
+
+@pytest.mark.parametrize(
+    ("shape", "crop", "expected"),
+    [
+        ((2, 64), SQUARE, Pool("vector", None)),
+        ((2, 64, 7, 7), SQUARE, Pool("map", "mean")),
+        ((2, 64, 1, 1), SQUARE, Pool("map", "mean")),
+        ((2, 7, 7, 768), SQUARE, Pool("map_last", "mean")),
+        ((2, 1, 1, 768), SQUARE, Pool("map_last", "mean")),
+        ((2, 7, 7, 7), SQUARE, Pool("map", "mean")),
+        ((2, 64, 7, 14), (224, 448), Pool("map", "mean")),
+        ((2, 7, 14, 64), (224, 448), Pool("map_last", "mean")),
+        ((2, 64, 8, 13), (230, 400), Pool("map", "mean")),
+        ((2, 196, 384), SQUARE, Pool("tokens", "mean")),
+        ((2, 197, 384), SQUARE, Pool("tokens", "cls", 1)),
+        ((2, 201, 384), SQUARE, Pool("tokens", "cls", 5)),
+        ((2, 99, 384), (224, 448), Pool("tokens", "cls", 1)),
+        ((2, 1000, 384), SQUARE, Pool("tokens", "mean")),
+    ],
+)
+def test_the_default_follows_from_the_shape(
+    shape: tuple[int, ...], crop: tuple[int, int], expected: Pool
+) -> None:
+    assert choose_pool(shape, 2, crop, None) == expected
+
+
+def test_registers_without_a_class_token() -> None:
+    """Networks that have register tokens only: they are left out of the mean."""
+    assert choose_pool((2, 260, 8), 2, (256, 256), None, class_token=False) == Pool(
+        "tokens", "mean", 4
+    )
+    with pytest.raises(InputError, match="tokens without a class token; use ':mean'"):
+        choose_pool((2, 260, 8), 2, (256, 256), "cls", class_token=False)
+
+
+@pytest.mark.parametrize(
+    ("shape", "pooling", "words"),
+    [
+        ((2,), None, r"gives an output of shape \(2,\) for 2 images; expected \(n, d\)"),
+        ((2, 3, 4, 5, 6), None, "choose another layer"),
+        ((98, 49, 32), None, r"shape \(98, 49, 32\) for 2 images"),
+        ((2, 0, 32), None, "choose another layer"),
+        ((2, 64), "mean", "which needs no pooling; remove ':mean'"),
+        ((2, 64), "cls", "remove ':cls'"),
+        ((2, 64, 7, 7), "cls", "a feature map without a class token; use ':mean' instead of"),
+        ((2, 64, 7, 7), "both", "a feature map without a class token"),
+        ((2, 196, 64), "both", "tokens without a class token; use ':mean' instead of ':both'"),
+        ((2, 197, 64), "max", "unknown pooling 'max'; use cls, mean, both"),
+    ],
+)
+def test_a_pooling_that_does_not_fit(shape: tuple[int, ...], pooling: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        choose_pool(shape, 2, SQUARE, pooling)
+    assert "\n" not in str(caught.value)
+
+
+@given(side=st.integers(2, 64), prefix=st.integers(0, 5))
+def test_tokens_before_a_square_grid_are_counted(side: int, prefix: int) -> None:
+    n_tokens = side * side + prefix
+    if (side + 1) ** 2 > n_tokens:
+        assert prefix_tokens(n_tokens, SQUARE) == prefix
+
+
+@given(
+    height=st.integers(1, 40), width=st.integers(1, 40), patch=st.integers(4, 32), more=st.just(1)
+)
+def test_one_class_token_is_found_in_images_of_any_shape(
+    height: int, width: int, patch: int, more: int
+) -> None:
+    crop = (height * patch, width * patch)
+    if prefix_tokens(height * width + more, crop):
+        assert prefix_tokens(height * width + more, crop) == more
+    assert prefix_tokens(height * width, crop) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_pooled_values_equal_the_oracle(torch: Any, dtype: str) -> None:
+    noise = torch.Generator().manual_seed(0)
+    values = torch.randn((3, 6, 6, 6), generator=noise).to(getattr(torch, dtype))
+    exact = values.float().numpy()
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6)
+    pooled = Pool("map", "mean")(values)
+    assert pooled.dtype == torch.float32
+    close(pooled, pool_map(exact))
+    last = Pool("map_last", "mean")(values)
+    close(last, pool_map(exact.transpose(0, 3, 1, 2)))
+    tokens = values.reshape(3, 36, 6)[:, :26]
+    for pooling in POOLINGS:
+        pooled = Pool("tokens", pooling, prefix=1)(tokens)
+        expected = pool_tokens(tokens.float().numpy(), pooling, 1)
+        close(pooled, expected)
+
+
+@pytest.mark.parametrize(
+    "pool", [Pool("vector", None), Pool("tokens", "cls", 1), Pool("tokens", "mean")]
+)
+def test_later_changes_in_place_do_not_reach_the_result(torch: Any, pool: Pool) -> None:
+    values = torch.ones((2, 5) if pool.layout == "vector" else (2, 5, 3))
+    pooled = pool(values)
+    values.zero_()
+    assert (pooled == 1).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,7 @@ from tests.oracles.pooling import pool_map, pool_tokens
 from tests.zoo.data import noise
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import Model, ModelSpec, load_model, load_zoo
-from oodzoo.zoo.layers_onnx import cut_tensors, read_graph
+from oodzoo.zoo import Model, ModelSpec, load_zoo
 from oodzoo.zoo.model import collect_together, launch_together
 from oodzoo.zoo.sources import load_network
 
@@ -165,30 +163,6 @@ def test_external_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     close(run([model], noise(3, 8))[0], pool_map(reference(path, ["r1"], noise(3, 8))[0]))
 
 
-def test_a_layer_alone_equals_itself_beside_others(tmp_path: Path) -> None:
-    path = network(tmp_path)
-    (alone,) = load(path, ("r1", None), plain=False)
-    together = load(path, ("p", None), ("r1", None))
-    np.testing.assert_allclose(
-        run([alone], noise(3, 8))[0], run(together, noise(3, 8))[2], rtol=1e-6
-    )
-    assert isinstance(alone, Model)
-    assert isinstance(together[2], Model)
-    assert alone.info.fingerprint == together[2].info.fingerprint
-
-
-def test_layer_and_pooling_are_part_of_the_identity(tmp_path: Path) -> None:
-    path = network(tmp_path)
-    models = load(path, ("tokens", None), ("tokens", "cls"), ("tokens", "mean"), ("r1", None))
-    prints = [model.info.fingerprint for model in models if isinstance(model, Model)]
-    assert prints[1] == prints[2]  # what the default is
-    assert len(set(prints)) == 4
-    (alone,) = load(path)
-    assert isinstance(alone, Model)
-    assert alone.info.fingerprint == prints[0]
-    assert (alone.info.outputs, alone.info.layer) == (("features", "logits"), None)
-
-
 @pytest.mark.parametrize(
     ("layer", "pooling", "words"),
     [
@@ -226,13 +200,6 @@ def test_a_layer_needs_no_output_with_features(tmp_path: Path) -> None:
     assert isinstance(layer, Model)
 
 
-def test_all_layers(tmp_path: Path) -> None:
-    path = network(tmp_path)
-    assert cut_tensors(read_graph(path.read_bytes())) == ["r1"]  # the next is the features
-    found = [(spec.name, spec.layer) for spec in load_zoo(f"onnx/{path}@all")]
-    assert found == [("net", None), ("net@r1", "r1")]
-
-
 def test_the_blocks_of_a_real_network() -> None:
     path = ZOO / "resnet20_cifar10.onnx"
     if not path.exists():
@@ -240,26 +207,3 @@ def test_the_blocks_of_a_real_network() -> None:
     layers = [spec.layer for spec in load_zoo(f"onnx/{path}@all")]
     blocks = [f"/f/layer{s}/layer{s}.{b}/Relu_1_output_0" for s in (1, 2, 3) for b in (0, 1, 2)]
     assert layers == [None, "/f/Relu_output_0", *blocks[:-1]]  # the last block is pooled: features
-
-
-@pytest.mark.parametrize("name", ["mobilenet_v2_torchvision_imagenet", "squeezenet1_1_imagenet"])
-def test_layers_of_real_networks(name: str) -> None:
-    import onnxruntime
-
-    path = ZOO / f"{name}.onnx"
-    if not path.exists():
-        pytest.skip("the real networks are not here")
-    found = load_zoo(f"onnx/{path}@all")
-    specs = [replace(spec, mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5)) for spec in found]
-    models = load_network(specs, device="cpu", precision="float32")
-    layers = [str(spec.layer) for spec in specs[1:]]
-    assert len(layers) == 12
-    preprocessing = load_model(specs[0]).info.preprocessing
-    pixels = noise(2, preprocessing.geometry.crop[0])
-    proto = onnx.load(path)
-    proto.graph.output.extend([onnx.ValueInfoProto(name=name) for name in layers])
-    session = onnxruntime.InferenceSession(proto.SerializeToString())
-    (image,) = session.get_inputs()
-    expected = session.run(layers, {image.name: preprocessing.normalise(pixels)})
-    for one, other in zip(run(models, pixels)[1:], expected, strict=True):
-        close(one, pool_map(other), rtol=1e-3)

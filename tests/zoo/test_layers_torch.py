@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.pooling import pool_map, pool_tokens
-from tests.zoo.data import SQUASH, VIT, noise, save_checkpoint
+from tests.oracles.pooling import pool_map
+from tests.zoo.data import noise
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import Model, ModelSpec, load_model
-from oodzoo.zoo.layers import all_layers, expand_layers
-from oodzoo.zoo.layers_torch import stages
+from oodzoo.zoo import Model, ModelSpec
+from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.model import NetworkModel, collect_together, launch_together
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.sources import load_network
@@ -85,95 +83,7 @@ def test_blocks_of_a_vision_transformer(
     assert {model.info.pooling for model in models if isinstance(model, Model)} == {pooling}
 
 
-@pytest.mark.parametrize(
-    ("name", "layers"),
-    [
-        ("test_resnet", ["layer1", "layer2", "layer3", "layer4"]),
-        ("test_convnext", ["stages.0", "stages.1", "stages.2", "stages.3"]),
-        ("test_efficientnet", ["blocks.0", "blocks.1", "blocks.2"]),
-        ("swin_tiny_patch4_window7_224", ["layers.0", "layers.2"]),  # channels last
-    ],
-)
-def test_stages_of_other_networks(timm: Any, torch: Any, name: str, layers: list[str]) -> None:
-    models = load(f"timm/{name}@{'+'.join(layers)}", pretrained=False)
-    features, batch = run(models)
-    module = whole(models[0])
-    with torch.no_grad():
-        maps = module.forward_intermediates(
-            torch.from_numpy(batch), intermediates_only=True, output_fmt="NCHW"
-        )
-    oracles = [pool_map(each.numpy()) for each in maps]
-    for layer in layers:
-        found = features[layer]
-        assert any(
-            found.shape == oracle.shape and np.allclose(found, oracle, rtol=1e-4, atol=1e-5)
-            for oracle in oracles
-        ), layer
-
-
-def test_features_beside_layers_are_those_of_the_model_alone(timm: Any) -> None:
-    source = "timm/test_vit"
-    plain = load(source, pretrained=False)
-    both = load(f"{source}@all", pretrained=False)
-    np.testing.assert_array_equal(run(plain)[0][None], run(both)[0][None])
-    (alone,) = plain
-    assert isinstance(alone, Model)
-    assert isinstance(both[0], Model)
-    assert alone.info == both[0].info
-
-
-def test_a_layer_alone_equals_itself_beside_others(timm: Any) -> None:
-    source = "timm/test_vit@blocks."
-    (alone,) = load(f"{source}2", pretrained=False)
-    together = load(f"{source}0+blocks.2+blocks.3", pretrained=False)
-    np.testing.assert_array_equal(run([alone])[0]["blocks.2"], run(together)[0]["blocks.2"])
-    assert isinstance(alone, Model)
-    assert isinstance(together[1], Model)
-    assert alone.info == together[1].info
-
-
 # --- torchvision, transformers, open_clip ---------------------------------------------------------
-
-
-def test_layers_of_torchvision(torchvision: Any, torch: Any) -> None:
-    from torchvision.models.feature_extraction import create_feature_extractor
-
-    names = {"layer1": "1", "layer3.0": "2", "layer4": "3", "avgpool": "4"}
-    models = load(f"torchvision/resnet18@{'+'.join(names)}", pretrained=False, input_size=64)
-    features, batch = run(models)
-    extractor = create_feature_extractor(whole(models[0])["backbone"], names)
-    with torch.no_grad():
-        expected = extractor(torch.from_numpy(batch))
-    for layer, key in names.items():
-        close(features[layer], pool_map(expected[key].numpy()))
-
-
-def test_layers_of_transformers(transformers: Any, torch: Any, tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    config = transformers.ViTConfig(**VIT)
-    kind = transformers.ViTForImageClassification
-    reference = save_checkpoint(transformers, kind(config), tmp_path, SQUASH)
-    names = all_layers(ModelSpec("net", f"hf/{tmp_path}"))
-    assert len(names) == 2
-    features, batch = run(load(f"hf/{tmp_path}@{'+'.join(names)}"))
-    with torch.no_grad():
-        hidden = reference(
-            pixel_values=torch.from_numpy(batch), output_hidden_states=True
-        ).hidden_states
-    for name, tokens in zip(names, hidden[1:], strict=True):
-        close(features[name], pool_tokens(tokens.numpy(), "cls", 1))
-
-
-def test_layers_of_open_clip(open_clip: Any, torch: Any) -> None:
-    layers = ["transformer.resblocks.1", "transformer.resblocks.11"]
-    models = load(f"open_clip/ViT-B-32/openai@{'+'.join(layers)}", pretrained=False)
-    features, batch = run(models)
-    with torch.no_grad():
-        maps = whole(models[0]).forward_intermediates(
-            torch.from_numpy(batch), indices=[1, 11], output_extra_tokens=True
-        )
-    for layer, prefix in zip(layers, maps["image_intermediates_prefix"], strict=True):
-        close(features[layer], prefix[:, 0].numpy())
 
 
 # --- modules of our own ---------------------------------------------------------------------------
@@ -271,12 +181,6 @@ def test_a_layer_that_cannot_be_used_leaves_the_others(build: Any, name: str, wo
         assemble(build, layer(name))
 
 
-def test_a_stated_dimension_is_checked(build: Any) -> None:
-    assert assemble(build, layer("conv", feature_dim=4)).info.feature_dim == 4
-    with pytest.raises(InputError, match="returns 4 features, but its zoo file sets"):
-        assemble(build, layer("conv", feature_dim=5))
-
-
 def test_the_pass_ends_after_the_last_layer(build: Any) -> None:
     early = assemble(build, layer("conv"))
     build.module.calls.clear()
@@ -308,32 +212,3 @@ def test_layer_and_pooling_are_part_of_the_identity(timm: Any) -> None:
         prints.append(model.info.fingerprint)
     assert prints[1] == prints[5]  # what the default is
     assert len(set(prints)) == 5
-
-
-def test_the_fingerprint_of_a_model_without_a_layer_has_not_changed(build: Any) -> None:
-    """Stores in use have this one: the identity and the weights, in this form."""
-    import hashlib
-
-    from oodzoo.zoo.torch_model import weights_digest
-
-    digest = weights_digest(build.module)
-    expected = hashlib.sha256(f"parts\n{digest}".encode()).hexdigest()
-    assert assemble(build, ModelSpec("net", "timm/net")).info.fingerprint == expected
-
-
-def test_half_precision(build: Any) -> None:
-    exact = assemble(build, layer("conv"))(noise(2, 8)).features
-    half = assemble(build, layer("conv"), precision="bfloat16")(noise(2, 8)).features
-    assert half.dtype == np.float32
-    np.testing.assert_allclose(half, exact, rtol=0.05, atol=0.02)
-
-
-def test_a_source_without_layers(tmp_path: Path) -> None:
-    spec = ModelSpec("net", f"sentence-transformers/{tmp_path}", layer="x")
-    with pytest.raises(InputError, match="has no layers to choose from; remove '@x'"):
-        load_model(spec)
-
-
-def test_a_module_without_parts(torch: Any) -> None:
-    assert stages(torch.nn.Linear(2, 2)) == []
-    assert stages(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ReLU())) == ["0"]

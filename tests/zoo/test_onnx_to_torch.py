@@ -1,9 +1,8 @@
-"""ONNX files as modules: equal outputs, every weight a parameter, written back where it was."""
+"""ONNX files as modules: folded, converted with equal outputs, trained, written back."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,11 @@ from tests.zoo.small_onnx import PLAIN, SIZE, Writer, convolutions, require_conv
 
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
-from oodzoo.zoo.layers import with_layer
 from oodzoo.zoo.model import Trainable
-from oodzoo.zoo.sources import load_trainable, load_trainable_network
+from oodzoo.zoo.onnx_folding import NEWEST_OPSET, folded_graph
+from oodzoo.zoo.onnx_graph import computes_in_half, node_inputs, opset, pruned
+from oodzoo.zoo.preprocessing import square
+from oodzoo.zoo.sources import load_trainable
 
 onnx = require_converter()
 PIXELS = noise(3, SIZE)
@@ -172,13 +173,6 @@ def test_axes_as_inputs_of_a_newer_opset(tmp_path: Path) -> None:
     require_round_trip(writer.write(tmp_path / "net.onnx", opset=18), tmp_path)
 
 
-def test_feature_maps_are_pooled(tmp_path: Path) -> None:
-    writer = Writer(onnx)
-    convolutions(writer)
-    made = require_round_trip(writer.write(tmp_path / "net.onnx", ("normal",)), tmp_path)
-    assert made.feature_dim == 6
-
-
 def test_logits_are_left_out(tmp_path: Path) -> None:
     writer = Writer(onnx)
     convolutions(writer)
@@ -216,24 +210,6 @@ def test_half_precision_becomes_single(tmp_path: Path) -> None:
     np.testing.assert_allclose(outputs(made), load_model(spec)(PIXELS).features, atol=0.02)
 
 
-def test_layers_of_one_network(tmp_path: Path) -> None:
-    import torch
-
-    writer = Writer(onnx)
-    convolutions(writer)
-    _plain(writer)
-    spec = writer.write(tmp_path / "net.onnx")
-    specs = [with_layer(spec, "active", None), spec, replace(spec, name="again")]
-    models = [load_model(each) for each in specs]
-    preprocessing = models[0].info.preprocessing
-    network = load_trainable_network(specs, preprocessing)
-    found = network(torch.from_numpy(preprocessing.normalise(PIXELS)))
-    assert len(found) == 3
-    for features, model in zip(found, models, strict=True):
-        close(features.detach().numpy(), model(PIXELS).features)
-    require_round_trip(specs[0], tmp_path)
-
-
 def test_every_model_of_the_embedded_zoo(tmp_path: Path) -> None:
     pixels = noise(2, 32)
     for spec in load_zoo("demo"):
@@ -262,3 +238,158 @@ def test_a_graph_for_one_image_only(tmp_path: Path) -> None:
     spec = writer.write(tmp_path / "net.onnx", batch=1)
     with pytest.raises(InputError, match="fails for a batch of two images"):
         trainable(spec)
+
+
+# --- constant shapes and slices, which are no tensors in the module -------------------------------
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        [[0], [4]],
+        [[-5], [-1], [1]],
+        [[0], [2**31], [-1], [2]],
+        [[-1], [-(2**31)], [1], [-1]],
+        [[4], [0], [-1], [-2]],
+    ],
+    ids=["first axis", "negative", "steps", "backwards", "backwards with steps"],
+)
+def test_slices(limits: list[list[int]], tmp_path: Path) -> None:
+    import torch
+
+    writer = Writer(onnx)
+    convolutions(writer)
+    names = ["starts", "ends", "axes", "steps"][: len(limits)]
+    for name, numbers in zip(names, limits, strict=True):
+        writer.constant(name, np.array(numbers))
+    # the batch comes last, so that slices of the first axis keep it
+    writer.add("Transpose", "flat", "turned", perm=[1, 0])
+    data = "turned" if len(limits) == 2 else "flat"
+    writer.add("Slice", f"{data} {' '.join(names)}", "part")
+    if data == "turned":
+        writer.add("Transpose", "part", "features", perm=[1, 0])
+    else:
+        writer.add("Identity", "part", "features")
+    spec = writer.write(tmp_path / "net.onnx")
+    model = load_model(spec)
+    made = load_trainable(spec, model.info.preprocessing)
+    batch = torch.from_numpy(made.preprocessing.normalise(PIXELS))
+    expected = model(PIXELS).features
+    np.testing.assert_allclose(made.module(batch).detach().numpy(), expected, atol=1e-5)
+
+
+def test_a_module_with_constant_shapes_can_be_exported(tmp_path: Path) -> None:
+    torch: Any = pytest.importorskip("torch")
+    writer = Writer(onnx)
+    convolutions(writer)
+    writer.constant("wanted", np.array([0, 2, 3]))
+    writer.add("Reshape", "flat wanted", "cube")
+    writer.add("Relu", "cube", "active2")
+    writer.constant("rows", np.array([-1, 6]))
+    writer.add("Reshape", "active2 rows", "features")
+    spec = writer.write(tmp_path / "net.onnx")
+    made = load_trainable(spec, load_model(spec).info.preprocessing)
+    batch = torch.from_numpy(made.preprocessing.normalise(PIXELS))
+    shapes = ({0: torch.export.Dim("n")},)
+    exported = torch.export.export(made.module, (batch,), dynamic_shapes=shapes).module()
+    with torch.no_grad():
+        torch.testing.assert_close(exported(batch[:2]), made.module(batch[:2]))
+
+
+# --- folding --------------------------------------------------------------------------------------
+
+
+PREPROCESSING = square(SIZE, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+
+def test_a_folded_graph(tmp_path: Path) -> None:
+    writer = Writer(onnx)
+    convolutions(writer)
+    writer.constant("codes", np.arange(36, dtype=np.uint8).reshape(6, 6))
+    writer.add("Cast", "codes", "matrix", to=1)
+    writer.add("MatMul", "flat matrix", "hidden")
+    writer.add("Shape", "hidden", "shape")
+    writer.add("Reshape", "hidden shape", "again")
+    writer.add("MatMul", "again matrix", "features")
+    spec = writer.write(tmp_path / "net.onnx", opset=18)
+    proto, outputs, reference = folded_graph(onnx, [spec, spec], PREPROCESSING)
+    graph = proto.graph
+    operators = [node.op_type for node in graph.node]
+    assert not {"Cast", "Shape"} & set(operators)
+    assert outputs == [0, 0]
+    assert opset(proto) == NEWEST_OPSET
+    assert opset(onnx.load_model_from_string(reference)) == 18
+    assert len({node.name for node in graph.node}) == len(graph.node)
+    assert [value.name for value in (*graph.input, *graph.output)] == ["input", "features"]
+    weights = [name for node in graph.node for name in node.input]
+    known = {tensor.name for tensor in graph.initializer}
+    used = [name for name in weights if name in known]
+    assert len(set(used)) == len(used), "two nodes share a weight"
+
+
+def test_operators_without_an_older_form_keep_their_opset(tmp_path: Path) -> None:
+    writer = Writer(onnx)
+    convolutions(writer)
+    writer.add("Gelu", "flat", "features")
+    spec = writer.write(tmp_path / "net.onnx", opset=20)
+    proto, _, _ = folded_graph(onnx, [spec], PREPROCESSING)
+    assert opset(proto) == 20
+
+
+# --- graphs, pruned to some outputs ---------------------------------------------------------------
+
+
+FLOAT, FLOAT16 = 1, 10
+
+
+def graph(*nodes: Any, outputs: tuple[str, ...], dtype: int = FLOAT) -> Any:
+    """A graph with the input x (n, 3, 4, 4) and the weights w and v."""
+    helper = onnx.helper
+    weights = [onnx.numpy_helper.from_array(np.ones(3, np.float32), name) for name in "wv"]
+    inputs = [helper.make_tensor_value_info("x", dtype, ["n", 3, 4, 4])]
+    infos = [helper.make_tensor_value_info(name, dtype, None) for name in outputs]
+    made = helper.make_graph(list(nodes), "g", inputs, infos, weights)
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 13)])
+
+
+def nodes() -> list[Any]:
+    make = onnx.helper.make_node
+    return [
+        make("GlobalAveragePool", ["x"], ["map"]),
+        make("Flatten", ["map"], ["features"]),
+        make("Mul", ["features", "w"], ["hidden"]),
+        make("Add", ["hidden", "v"], ["logits"]),
+    ]
+
+
+def test_nodes_and_weights_that_are_not_needed_are_left_out() -> None:
+    whole = graph(*nodes(), outputs=("logits", "features"))
+    left = pruned(whole, ["features"]).graph
+    assert [node.op_type for node in left.node] == ["GlobalAveragePool", "Flatten"]
+    assert [value.name for value in left.output] == ["features"]
+    assert not left.initializer
+    kept = pruned(graph(*nodes(), outputs=("logits", "features")), ["logits", "features"]).graph
+    assert len(kept.node) == 4
+    assert {tensor.name for tensor in kept.initializer} == {"w", "v"}
+
+
+def test_inputs_of_subgraphs_count() -> None:
+    make = onnx.helper.make_node
+    inner = onnx.helper.make_graph(
+        [make("Add", ["outer", "outer"], ["sum"])], "then", [],
+        [onnx.helper.make_tensor_value_info("sum", FLOAT, None)],
+    )  # fmt: skip
+    branch = make("If", ["condition"], ["y"], then_branch=inner, else_branch=inner)
+    assert set(node_inputs(branch)) == {"condition", "outer", "sum"}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "cast", "half"),
+    [(FLOAT, FLOAT, False), (FLOAT16, FLOAT, True), (FLOAT, FLOAT16, True)],
+)
+def test_graphs_that_compute_in_half_precision(
+    dtype: int, cast: int, half: bool, tmp_path: Path
+) -> None:
+    node = onnx.helper.make_node("Cast", ["x"], ["y"], to=cast)
+    onnx.save(graph(node, outputs=("y",), dtype=dtype), tmp_path / "g.onnx")
+    assert computes_in_half(tmp_path / "g.onnx") is half

@@ -80,24 +80,6 @@ def _module(where: str) -> Any:
     return source.build(_spec(where), pretrained=False).module
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "RN50/openai",  # the shorter side fits
-        "ViT-B-16-SigLIP2/webli",  # squashed, another mean
-        "MobileCLIP-S1/datacompdr",  # bilinear
-    ],
-)
-def test_preprocessing_equals_open_clip(
-    open_clip: Any, torch: Any, images: list[Any], where: str
-) -> None:
-    with torch.device("meta"):
-        built = source.build(_spec(where), pretrained=False)
-    _compare(open_clip, built.preprocessing, built.module.preprocess_cfg, images)
-    known = open_clip.get_pretrained_cfg(*where.split("/"))
-    assert built.preprocessing.mean == tuple(known["mean"])
-
-
 @pytest.mark.parametrize("mode", ["longest", "shortest", "squash"])
 def test_every_resize_mode_equals_open_clip(open_clip: Any, images: list[Any], mode: str) -> None:
     config = {
@@ -119,30 +101,3 @@ def _compare(open_clip: Any, ours: Any, config: dict[str, Any], images: list[Any
         np.testing.assert_allclose(
             ours([image])[0], transform(image), atol=1e-6, err_msg=str(image.size)
         )
-
-
-def test_input_size_is_passed_to_the_architecture(
-    architectures: Any, torch: Any, tmp_path: Path
-) -> None:
-    torch.save(architectures.create_model("small-vit").state_dict(), tmp_path / "weights.pt")
-    model = load_model(_spec("small-vit/./weights.pt", folder=tmp_path, input_size=48))
-    assert model.info.preprocessing.geometry.crop == (48, 48)
-    assert model(np.zeros((1, 48, 48, 3), np.uint8)).features.shape == (1, 24)
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("ViT-B-17/openai", "has no architecture 'ViT-B-17'; did you mean ViT-B-16"),
-        ("ViT-B-16", "has no weights '' for ViT-B-16; it has openai, "),
-        ("ViT-B-16/openia", "has no weights 'openia' for ViT-B-16; it has openai, "),
-        (
-            "ViT-B-32/commonpool_s_text_s13m_b4k",
-            "open_clip/.* is not in the cache .*, and HF_HUB_OFFLINE is on",
-        ),
-    ],
-)
-def test_unknown_names_and_unreachable_hub(open_clip: Any, where: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        load_model(_spec(where))
-    assert "\n" not in str(caught.value)

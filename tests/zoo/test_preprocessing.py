@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import subprocess
 import sys
-from dataclasses import asdict
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -38,17 +35,6 @@ def gradient(width: int, height: int) -> Image.Image:
 # --- normalising ------------------------------------------------------------------------------
 
 
-def test_the_formula() -> None:
-    image = noise(8, 8)
-    tensor = square(8, MEAN, STD)([image])
-    assert tensor.shape == (1, 3, 8, 8)
-    assert tensor.dtype == np.float32
-    pixels = np.asarray(image, np.float64)
-    for channel in range(3):
-        expected = (pixels[:, :, channel] / 255 - MEAN[channel]) / STD[channel]
-        np.testing.assert_allclose(tensor[0, channel], expected, atol=1e-6)
-
-
 @given(
     st.lists(st.floats(-2, 2), min_size=3, max_size=3),
     st.lists(st.floats(0.01, 10), min_size=3, max_size=3),
@@ -58,15 +44,6 @@ def test_any_mean_and_std(mean: Any, std: Any) -> None:
     found = Preprocessing(Geometry((16, 16), (16, 16)), tuple(mean), tuple(std)).normalise(pixels)
     expected = (pixels / 255.0 - mean) / std
     np.testing.assert_allclose(found, expected.transpose(0, 3, 1, 2), rtol=1e-5, atol=1e-4)
-
-
-def test_images_of_a_batch_are_independent() -> None:
-    preprocessing = square(16, MEAN, STD)
-    images = [noise(20, 10), noise(5, 40), noise(16, 16)]
-    together = preprocessing(images)
-    for row, image in enumerate(images):
-        np.testing.assert_array_equal(together[row], preprocessing([image])[0])
-    assert preprocessing.normalise(np.empty((0, 16, 16, 3), np.uint8)).shape == (0, 3, 16, 16)
 
 
 @pytest.mark.parametrize("std", [(0.5, 0.5, 0.0), (0.5, -1.0, 0.5)])
@@ -130,22 +107,6 @@ def test_offset_of_the_crop(centring: Literal["even", "down"], spare: int, offse
     found = geometry.apply(gradient(size, size))
     np.testing.assert_array_equal(found[0, :, 0], np.arange(offset, offset + 10))
     np.testing.assert_array_equal(found[:, 0, 1], np.arange(offset, offset + 10))
-
-
-@pytest.mark.parametrize(("centring", "before"), [("even", 1), ("down", 2)])
-def test_padding(centring: Literal["even", "down"], before: int) -> None:
-    """Three rows to add: torchvision puts fewer before than after, transformers more."""
-    geometry = Geometry((5, 8), (8, 8), fill=9, centring=centring)
-    found = geometry.apply(noise(8, 5))
-    np.testing.assert_array_equal(found[:before], 9)
-    np.testing.assert_array_equal(found[before + 5 :], 9)
-    np.testing.assert_array_equal(found[before : before + 5], np.asarray(noise(8, 5)))
-
-
-def test_padding_of_a_single_row() -> None:
-    found = Geometry((7, 8), (8, 8), fill=9).apply(noise(8, 7))
-    np.testing.assert_array_equal(found[7], 9)
-    np.testing.assert_array_equal(found[:7], np.asarray(noise(8, 7)))
 
 
 @given(SIDES, SIDES, st.integers(4, 40))
@@ -239,15 +200,6 @@ def test_only_the_centre_is_resized_to_the_same_pixels(
     assert abs(found - expected).max() <= 1
 
 
-def test_the_centre_of_a_very_long_image_is_shown() -> None:
-    """Stripes of 1,000 pixels: the crop is in the middle of the one with its number."""
-    stripes = np.repeat(np.arange(201, dtype=np.uint8), 1000)
-    geometry = Geometry((256, 256), (224, 224), "cover", "bicubic")
-    for pixels in (stripes[:, None], stripes[None, :]):
-        image = Image.fromarray(np.repeat(pixels[..., None], 3, axis=2))
-        np.testing.assert_array_equal(geometry.apply(image), 100)
-
-
 def test_a_very_long_side_is_averaged() -> None:
     """Beyond the side that is resized as it is, the result stays that of the whole image."""
     side = (1 << 21) + 12_345
@@ -272,21 +224,3 @@ def test_lack_of_memory_is_the_images_own_transient_error() -> None:
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
     )
     assert done.stdout == "not enough memory True\n"
-
-
-@pytest.mark.parametrize("sizes", [((0, 8), (8, 8)), ((8, 8), (8, 0)), ((8, 8), (-1, 8))])
-def test_sizes_must_be_positive(sizes: Any) -> None:
-    with pytest.raises(InputError, match="resize and crop must be positive"):
-        Geometry(*sizes)
-
-
-def test_equality_and_hash() -> None:
-    assert square(8, MEAN, STD) == square(8, MEAN, STD)
-    assert hash(square(8, MEAN, STD).geometry) == hash(square(8, STD, STD).geometry)
-    assert asdict(square(8, MEAN, STD))["geometry"]["crop"] == (8, 8)
-
-
-def test_json_round_trip() -> None:
-    cover = Geometry((8, 9), (4, 5), "cover", "bicubic", centring="down")
-    for known in (square(8, MEAN, STD), Preprocessing(cover, MEAN, STD)):
-        assert msgspec.convert(json.loads(json.dumps(asdict(known))), Preprocessing) == known

@@ -13,9 +13,8 @@ import pytest
 from tests.text_models import WORDS, save_text_model
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import ModelSpec, load_model, load_zoo
+from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.preprocessing import TextPreprocessing
-from oodzoo.zoo.sources import get_source
 
 TEXTS = ["a good film", "the room was not warm and the meal was cold", "", "unknown words"]
 
@@ -67,23 +66,6 @@ def test_precision(tmp_path: Path) -> None:
     assert half.info.fingerprint == single.info.fingerprint
 
 
-def test_a_folder_beside_a_zoo_file(tmp_path: Path) -> None:
-    save_text_model(tmp_path / "text")
-    (tmp_path / "zoo.toml").write_text(
-        '[[model]]\nname = "mine"\nsource = "sentence-transformers/./text"\n'
-    )
-    (spec,) = load_zoo(tmp_path / "zoo.toml")
-    assert load_model(spec).info.name == "mine"
-    source: Any = get_source(spec.kind)
-    (tmp_path / "text" / "weights.bin").touch()
-    files = {file.relative_to(tmp_path / "text").as_posix() for file in source.files(spec.file)}
-    assert {"modules.json", "model.safetensors", "tokenizer.json", "1_Pooling/config.json"} <= files
-    assert "weights.bin" not in files
-    assert source.moved(spec, "models/mine") == "./models/mine"
-    found = load_zoo(f"sentence-transformers/{tmp_path}/t*")
-    assert [spec.name for spec in found] == ["sentence-transformers-text"]
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
@@ -105,26 +87,6 @@ def test_inputs_must_be_texts(tmp_path: Path) -> None:
     for wrong in ("one text", [1, 2], [None]):
         with pytest.raises(InputError, match="takes a list of strings, got"):
             model(wrong)
-
-
-def test_a_folder_of_another_library(tmp_path: Path) -> None:
-    save_text_model(tmp_path / "text")
-    with pytest.raises(InputError, match=r"it has no modules\.json"):
-        _load(tmp_path / "text.transformers")
-
-
-def test_a_folder_that_is_named_like_a_model_of_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save_text_model(tmp_path / "text")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError) as caught:
-        load_model(ModelSpec("mine", "sentence-transformers/text"))
-    assert str(caught.value).startswith(
-        "model 'mine': sentence-transformers/text is a name on the hub, but there is a folder "
-        "'text' here; write sentence-transformers/./text for it"
-    )
-    assert load_model(ModelSpec("mine", "sentence-transformers/./text")).info.name == "mine"
 
 
 def test_no_progress_bars(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
-import os
-import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -116,64 +113,7 @@ def test_an_unknown_kind() -> None:
     assert "unknown source 'tim'; did you mean timm?" in complaint(lambda: get_source("tim"))
 
 
-def test_a_name_of_an_unknown_kind_is_portable() -> None:
-    assert portable_source(ModelSpec("x", "demo/cnn_*")) == "demo/cnn_*"
-
-
 # --- those of other packages ------------------------------------------------------------------
-
-
-def test_a_source_of_another_package_from_images_to_predictions(
-    digits: Path, unseen: list[Path], tmp_path: Path
-) -> None:
-    folder = install(tmp_path / "site", "more-colours", POINT, COLOURS)
-    (tmp_path / "zoo.toml").write_text(
-        '[[model]]\nname = "mean"\nsource = "colours/mean"\n'
-        '[[model]]\nname = "squares"\nsource = "colours/mean"\narguments = { power = 2 }\n'
-    )
-
-    def oodzoo(*commands: tuple[str | Path, ...]) -> list[Any]:
-        """What commands print in a process that can import the package."""
-        program = (
-            "import json, sys\n"
-            "from oodzoo.cli import main\n"
-            "for arguments in json.loads(sys.argv[1]):\n"
-            "    sys.argv[1:] = [*arguments, '--json']\n"
-            "    try:\n"
-            "        main()\n"
-            "    except SystemExit as ended:\n"
-            "        if ended.code:\n"
-            "            raise\n"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", program, json.dumps(commands, default=str)],
-            env={**os.environ, "PYTHONPATH": str(folder)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        documents, rest = [], done.stdout.lstrip()
-        while rest:
-            document, end = json.JSONDecoder().raw_decode(rest)
-            documents.append(document)
-            rest = rest[end:].lstrip()
-        return documents
-
-    _, ranked, _ = oodzoo(
-        ("extract", digits, "--zoo", "zoo.toml", "--store", "store"),
-        ("rank", "store"),
-        ("fit", "store", "--out", "model", "--models", "squares", "--choose", "single"),
-    )
-    assert {row["model"] for row in ranked["ranking"]} == {"mean", "squares"}
-    (stored,) = (tmp_path / "store").glob("manifest.json")
-    text = stored.read_text(encoding="utf-8")
-    assert '"more-colours"' in text
-    assert "absent-package" not in text
-    predicted, listed = oodzoo(("predict", "model", *unseen[:3]), ("models", "zoo.toml"))
-    assert len(predicted["predictions"]) == 3
-    assert [model["parameters"] for model in listed["models"]] == [None, None]
 
 
 def test_nothing_is_loaded_before_its_kind_is_used(installed: Installed) -> None:
@@ -231,14 +171,6 @@ def test_another_package_cannot_replace_ours(installed: Installed) -> None:
     with pytest.warns(UserWarning, match="'timm' of the package 'more-timm' is ignored: 'oodzoo'"):
         source = get_source("timm")
     assert type(source).__module__ == "oodzoo.zoo.timm"
-
-
-def test_of_two_packages_the_first_by_name_is_used(installed: Installed) -> None:
-    installed("more-colours", POINT, COLOURS)
-    installed("more-z", {"colours": "more_z:Source"})
-    with pytest.warns(UserWarning, match="'colours' of the package 'more-z' is ignored: 'more-col"):
-        source = get_source("colours")
-    assert source.kind == "colours"
 
 
 def test_what_a_source_need_not_define(installed: Installed) -> None:

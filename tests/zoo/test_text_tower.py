@@ -1,4 +1,4 @@
-"""Text towers against the zero-shot classifiers of their own libraries."""
+"""Prompts and names of classes; text towers against the classifiers of their own libraries."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import normalise
 from oodzoo.heads.zero_shot import zero_shot_head
 from oodzoo.zoo import load_model
-from oodzoo.zoo.prompts import PROMPTS
+from oodzoo.zoo.prompts import PROMPTS, Prompts, parse_class_names, read_prompts, texts_of
 from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.text_tower import TextTower, embed_classes
 
-NAMES = ["dog", "alarm clock", "a very long name " * 30]
+CLASS_NAMES = ["dog", "alarm clock", "a very long name " * 30]
 
 
 def test_the_formula() -> None:
@@ -32,20 +32,6 @@ def test_the_formula() -> None:
     expected = [oracle.class_embedding([texts[f"{a} p"], texts[f"{a} q"]]) for a in "xyz"]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
     assert found.dtype == np.float32
-
-
-def test_texts_are_embedded_in_batches() -> None:
-    sizes: list[int] = []
-
-    def embed(texts: Any) -> Any:
-        sizes.append(len(texts))
-        return np.array([[len(text), 1.0] for text in texts])
-
-    found = embed_classes(TextTower(embed, 1.0), ["x" * at for at in range(1, 200)], ["{}", "a {}"])
-    assert len(sizes) > 1
-    assert sum(sizes) == 398
-    assert found.shape == (199, 2)
-    assert len(np.unique(found[:, 0])) == 199
 
 
 def test_embeddings_that_are_not_finite() -> None:
@@ -64,8 +50,8 @@ def test_what_open_clip_classifies(
     whole = open_clip.create_model(name, require_pretrained=True).eval()
     tokenize = open_clip.get_tokenizer(name)
     with torch.no_grad():
-        weights = open_clip.build_zero_shot_classifier(whole, tokenize, NAMES, PROMPTS)
-    embeddings = embed_classes(tower, NAMES, PROMPTS)
+        weights = open_clip.build_zero_shot_classifier(whole, tokenize, CLASS_NAMES, PROMPTS)
+    embeddings = embed_classes(tower, CLASS_NAMES, PROMPTS)
     np.testing.assert_allclose(embeddings, weights.T, atol=1e-6)
     model = load_model(spec)
     pixels = noise(4, 32)
@@ -116,7 +102,7 @@ def test_what_transformers_classifies(
     pixels = torch.rand(3, 3, 16, 16)
     prompt = "a photo of a {}."
     tokens = tokenizer(
-        [prompt.replace("{}", name) for name in NAMES],
+        [prompt.replace("{}", name) for name in CLASS_NAMES],
         padding="max_length",
         truncation=True,
         max_length=24,
@@ -126,7 +112,7 @@ def test_what_transformers_classifies(
         expected = whole(pixel_values=pixels, **tokens).logits_per_image
         images = whole.get_image_features(pixel_values=pixels)
     images = getattr(images, "pooler_output", images).numpy()
-    embeddings = embed_classes(tower, NAMES, [prompt])
+    embeddings = embed_classes(tower, CLASS_NAMES, [prompt])
     head = zero_shot_head(embeddings, tower.scale, tower.bias)
     np.testing.assert_allclose(head.logits(normalise(images)), expected, atol=1e-4)
     assert np.ptp(expected.numpy(), axis=1).min() > 0.01  # the texts differ
@@ -171,3 +157,85 @@ def test_a_tokeniser_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="model 'clip': cannot load open_clip/") as caught:
         get_source("open_clip").text_tower(spec, device="cpu")
     assert "\n" not in str(caught.value)
+
+
+# --- prompts --------------------------------------------------------------------------------------
+
+
+def test_names_of_a_file_and_of_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "names.txt"
+    file.write_text("\ufeff# classes\n\nn1 = a dog, sitting\nn2=cat = feline\n", encoding="utf-8")
+    assert parse_class_names(str(file)) == {"n1": "a dog, sitting", "n2": "cat = feline"}
+    assert parse_class_names("n1=dog,n2 = cat") == {"n1": "dog", "n2": "cat"}
+
+
+def test_prompts_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.txt"
+    file.write_text("a photo of a {}.\n\n# other styles\n  art of the {}.  \n")
+    assert read_prompts(file) == ("a photo of a {}.", "art of the {}.")
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"a": "x", "b": "y"}, r"lack 1 class of the data: 'c'; give"),
+        ({"b": "y"}, r"lack 2 classes of the data: 'a', 'c'; give"),
+        ({"a": "x", "b": "y", "c": "z", "cc": "w"}, r"have 'cc', which is not a class; did you"),
+        ({"a": "x", "b": " ", "c": "z"}, "the name of the class 'b' is empty"),
+        ({"a": "x", "b": "x", "c": "z"}, "two classes have the name 'x'"),
+    ],
+)
+def test_names_that_do_not_fit_the_classes(names: dict[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        Prompts(names).require_classes(["a", "b", "c"])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("templates", "message"),
+    [
+        ((), "there is no prompt; give at least one"),
+        (("a photo of a dog",), r"the prompt 'a photo of a dog' has no place .*; write {} there"),
+        (("a {name}",), r"the prompt 'a {name}' has no place"),
+        (("a {}.", "the {}.", "a {}."), r"the prompt 'a {}\.' is given twice"),
+    ],
+)
+def test_templates_that_cannot_be_used(templates: tuple[str, ...], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        Prompts(templates=templates)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("names.txt", "there is no file 'names.txt'"),
+        ("n1=dog,cat", "--class-names: 'cat' is not CLASS=TEXT"),
+        ("=dog", "--class-names: '=dog' is not CLASS=TEXT"),
+        ("n1=dog,n1=cat", "--class-names names the class 'n1' twice"),
+    ],
+)
+def test_names_that_cannot_be_read(given: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse_class_names(given)
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot read '.*none': No such file"):
+        read_prompts(tmp_path / "none")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
+    with pytest.raises(InputError, match=r"cannot read '.*bytes': "):
+        parse_class_names(str(tmp_path / "bytes"))
+    (tmp_path / "empty").write_text("# nothing\n")
+    with pytest.raises(InputError, match=r"the file '.*empty': there is no prompt"):
+        read_prompts(tmp_path / "empty")
+
+
+def test_the_default_texts_are_the_classes_with_blanks() -> None:
+    assert texts_of(["alarm_clock", "bike_"], None) == ("alarm clock", "bike")
+    assert all("{}" in prompt for prompt in PROMPTS)
+    assert Prompts().is_default
+    assert not Prompts(templates=("{}",)).is_default
+    Prompts().require_classes(["anything", "any thing"])  # checked where they are embedded
+    with pytest.raises(InputError, match="two classes have the name 'a b'"):
+        texts_of(["a_b", "a b"], None)

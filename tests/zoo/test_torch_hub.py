@@ -6,14 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.zoo.data import noise
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import ModelSpec, load_model, load_zoo
-from oodzoo.zoo.spec import portable_source
-from oodzoo.zoo.torch_hub import build
+from oodzoo.zoo import ModelSpec, load_model
 
 HUBCONF = """
 dependencies = ["torch"]
@@ -79,31 +75,6 @@ def _load(source: str, **fields: Any) -> Any:
     return load_model(ModelSpec("net", source, **{"input_size": 16, **fields}))
 
 
-def test_a_last_linear_layer_is_the_head(hub: Path, torch: Any) -> None:
-    (hub.parent / "zoo.toml").write_text(
-        '[[model]]\nname = "net"\nsource = "torch_hub/hub:classifier"\ninput_size = 16\n'
-        "[model.arguments]\nwidth = 12\n"
-    )
-    (spec,) = load_zoo(hub.parent / "zoo.toml")
-    model: Any = load_model(spec)
-    assert (model.info.feature_dim, model.info.n_logits) == (12, 5)
-    outputs = model(noise(3, 16))
-    sys.path.insert(0, str(hub))
-    try:
-        net = __import__("nets").Net(12).eval()
-    finally:
-        sys.path.remove(str(hub))
-        del sys.modules["nets"]
-    parts = build(spec).module
-    net.conv.load_state_dict(parts["backbone"].conv.state_dict())
-    net.head.load_state_dict(parts["head"].state_dict())
-    batch = torch.from_numpy(model.info.preprocessing.normalise(noise(3, 16)))
-    with torch.no_grad():
-        np.testing.assert_allclose(outputs.logits, net(batch), atol=1e-6)
-        np.testing.assert_allclose(outputs.features, net.conv(batch).relu().mean((2, 3)), atol=1e-6)
-    assert (net.head.bias == 0.5).all()
-
-
 def test_other_outputs_are_the_features(hub: Path) -> None:
     model = _load(f"torch_hub/{hub}:backbone")
     assert (model.info.feature_dim, model.info.n_logits) == (6, None)
@@ -163,14 +134,3 @@ def test_errors_are_one_line(hub: Path, source: str, words: str) -> None:
         _load("torch_hub/" + source.format(hub=hub))
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_wrong_argument(hub: Path) -> None:
-    with pytest.raises(InputError, match="unexpected keyword argument 'depth'"):
-        _load(f"torch_hub/{hub}:classifier", arguments={"depth": 3})
-
-
-def test_names_have_no_folders(hub: Path) -> None:
-    (spec,) = load_zoo(f"torch_hub/{hub}:classifier")
-    assert spec.name == "torch_hub-hub-classifier"
-    assert portable_source(spec) == "torch_hub/hub:classifier"

@@ -1,13 +1,13 @@
+"""Models of PyTorch: their outputs, their precision, and files that run no code."""
+
 from __future__ import annotations
 
-import hashlib
-import os
 import pickle
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,14 @@ import pytest
 from tests.zoo.data import noise
 
 from oodzoo.errors import InputError
+from oodzoo.zoo.device import (
+    require_device,
+    require_present,
+    resolve_device,
+)
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_model import Built, TorchModel, assemble, no_unpickling, weights_digest
+from oodzoo.zoo.torch_model import Built, TorchModel, assemble, no_unpickling
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 SPEC = ModelSpec("small", "timm/small")
@@ -75,12 +80,6 @@ def test_on_the_cpu_outputs_equal_calling_the_module(torch: Any, make: Make, pix
     assert features.dtype == np.float32
 
 
-def test_info_has_the_measured_dimensions(make: Make) -> None:
-    info = make().info
-    assert (info.name, info.feature_dim, info.n_logits) == ("small", 8, 5)
-    assert info.parameters == 3 * 8 * 9 + 8 + 2 * 8 + 8 * 5 + 5
-
-
 def test_batches_may_be_collected_after_later_ones_are_launched(make: Make, pixels: Any) -> None:
     model = make()
     launched = [model.launch(model.prepare(pixels[i : i + 2])) for i in range(3)]
@@ -89,13 +88,6 @@ def test_batches_may_be_collected_after_later_ones_are_launched(make: Make, pixe
         np.testing.assert_allclose(
             model.collect(batch).features, together[start : start + 2], rtol=1e-5
         )
-
-
-def test_read_only_and_strided_pixels_are_accepted(make: Make, pixels: Any) -> None:
-    expected = make()(pixels).features
-    pixels.flags.writeable = False
-    np.testing.assert_array_equal(make()(pixels).features, expected)
-    np.testing.assert_array_equal(make()(pixels[::-1]).features, expected[::-1])
 
 
 def test_half_precision_returns_float32_close_to_single_precision(make: Make, pixels: Any) -> None:
@@ -107,40 +99,6 @@ def test_half_precision_returns_float32_close_to_single_precision(make: Make, pi
     np.testing.assert_allclose(features, exact.features, atol=0.01)
     np.testing.assert_allclose(logits, exact.logits, atol=0.01)
     assert not np.array_equal(features, exact.features)
-
-
-def test_batch_normalisation_keeps_its_statistics_in_single_precision(torch: Any) -> None:
-    module = _module(torch)
-    statistics = module["backbone"][1].running_var.clone()
-    assemble(_built(module), SPEC, precision="float16")
-    assert module["backbone"][0].weight.dtype == torch.float16
-    assert torch.equal(module["backbone"][1].running_var, statistics)
-
-
-def test_bfloat16_runs(torch: Any) -> None:
-    # In a process of its own, told to stay away from matrix tiles: some virtual machines announce
-    # them and then end the process that uses them.
-    code = """
-import numpy as np, torch
-from oodzoo.zoo.preprocessing import square
-from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_model import Built, assemble
-torch.manual_seed(0)
-def model(precision):
-    torch.manual_seed(0)
-    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 16))
-    built = Built(module, lambda m, x: (m(x), None), square(8, (0.5,) * 3, (0.5,) * 3), "linear")
-    return assemble(built, ModelSpec("linear", "timm/linear"), precision=precision)
-pixels = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
-half, single = model("bfloat16")(pixels).features, model("float32")(pixels).features
-assert half.dtype == np.float32 and not np.array_equal(half, single)
-print(np.abs(half - single).max() < 0.02)
-"""
-    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
-    run = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-    )
-    assert (run.stdout.strip(), run.returncode) == ("True", 0), run.stderr
 
 
 def test_fingerprint_depends_on_weights_and_outputs_not_precision(torch: Any, make: Make) -> None:
@@ -157,16 +115,6 @@ def test_fingerprint_depends_on_weights_and_outputs_not_precision(torch: Any, ma
     assert len({same, *(model.info.fingerprint for model in others)}) == 3
 
 
-def test_weights_digest_is_stable(torch: Any) -> None:
-    module = torch.nn.Linear(2, 1)
-    with torch.no_grad():
-        module.weight.copy_(torch.tensor([[1.0, 2.0]]))
-        module.bias.zero_()
-    written = b"weight torch.float32 (1, 2)\n" + struct.pack("<2f", 1, 2)
-    written += b"bias torch.float32 (1,)\n" + struct.pack("<f", 0)
-    assert weights_digest(module) == hashlib.sha256(written).hexdigest()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -179,14 +127,6 @@ def test_weights_digest_is_stable(torch: Any) -> None:
 def test_unknown_device_or_precision(make: Make, options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make(**options)
-
-
-def test_wrong_feature_dim(torch: Any) -> None:
-    spec = ModelSpec("small", "timm/small", feature_dim=9)
-    with pytest.raises(
-        InputError, match="returns 8 features, but its zoo file sets feature_dim = 9"
-    ):
-        assemble(_built(_module(torch)), spec)
 
 
 def test_bad_outputs_are_rejected(torch: Any) -> None:
@@ -220,17 +160,6 @@ def test_nothing_is_unpickled(torch: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "was here").exists()
     torch.load(file, weights_only=False)  # the file does run code when unpickled
     assert (tmp_path / "was here").exists()
-
-
-def test_no_unpickling_restores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for before in (None, "0"):
-        if before is None:
-            monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", raising=False)
-        else:
-            monkeypatch.setenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", before)
-        with no_unpickling():
-            pass
-        assert os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD") == before
 
 
 class _Evil:
@@ -285,3 +214,104 @@ for spec, package, extra in {cases!r}:
         assert line.endswith(
             f'needs the package {package}; install it with: pip install "oodzoo[{extra}]"'
         )
+
+
+# --- the import of torchvision --------------------------------------------------------------------
+
+
+def test_operators_are_declared_only_if_the_import_fails(torchvision: Any) -> None:
+    code = """
+import sys
+try:
+    import torchvision as plain
+except RuntimeError:
+    plain = None
+from oodzoo.zoo import torchvision_import
+repaired = torchvision_import.import_torchvision(extra="torchvision", purpose="this test")
+assert repaired is sys.modules["torchvision"]
+assert repaired.models.resnet18 and repaired.transforms.CenterCrop
+if plain is None:
+    assert torchvision_import._declarations
+    try:
+        repaired.ops.nms(*[__import__("torch").zeros(1, 4)] * 2, 0.5)
+    except RuntimeError as error:
+        assert "custom C++ ops" in str(error)
+    else:
+        raise AssertionError("an operator without implementation ran")
+else:
+    assert repaired is plain and not torchvision_import._declarations
+print("done")
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stdout == "done\n", run.stderr
+
+
+# --- devices --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("device", ["", "gpu", "cuda:x", "cuda:-1", "CPU", "auto:1"])
+def test_unknown_devices(device: str) -> None:
+    with pytest.raises(InputError, match=f"unknown device {device!r}; expected one of auto, cpu"):
+        require_device(device)
+    with pytest.raises(InputError, match="unknown device"):
+        resolve_device(device, "onnx")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "expected"),
+    [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")],
+)
+def test_auto_is_the_fastest_device_of_torch(
+    monkeypatch: pytest.MonkeyPatch, cuda: bool, mps: bool, expected: str
+) -> None:
+    def available(answer: bool) -> Any:
+        return SimpleNamespace(is_available=lambda: answer)
+
+    torch = SimpleNamespace(cuda=available(cuda), backends=SimpleNamespace(mps=available(mps)))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert resolve_device("auto", "timm") == expected
+
+
+@pytest.mark.parametrize(
+    ("providers", "expected"),
+    [
+        (["CUDAExecutionProvider", "CPUExecutionProvider"], "cuda"),
+        (["CPUExecutionProvider"], "cpu"),
+    ],
+)
+def test_auto_for_onnx_follows_onnxruntime(
+    monkeypatch: pytest.MonkeyPatch, providers: list[str], expected: str
+) -> None:
+    monkeypatch.setattr("onnxruntime.get_available_providers", lambda: providers)
+    assert resolve_device("auto", "onnx") == expected
+
+
+@pytest.mark.parametrize(
+    ("gpus", "providers", "missing"),
+    [
+        (2, [], ["cuda:2"]),
+        (2, ["CUDAExecutionProvider"], ["cuda:2"]),
+        (0, [], ["cuda", "cuda:0", "cuda:2"]),
+        (0, ["CUDAExecutionProvider"], []),  # it does not count its devices
+        (None, ["CUDAExecutionProvider"], []),
+        (None, [], ["cuda", "cuda:0", "cuda:2"]),
+    ],
+)
+def test_devices_that_are_not_there(
+    monkeypatch: pytest.MonkeyPatch, gpus: int | None, providers: list[str], missing: list[str]
+) -> None:
+    torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: gpus))
+    monkeypatch.setitem(sys.modules, "torch", None if gpus is None else torch)
+    onnxruntime = SimpleNamespace(get_available_providers=lambda: providers)
+    monkeypatch.setitem(sys.modules, "onnxruntime", onnxruntime)
+    for device in ("auto", "cpu", "mps", "cuda", "cuda:0", "cuda:2"):
+        if device not in missing:
+            require_present(device)
+            continue
+        with pytest.raises(InputError, match=f"device '{device}' is not available: found "):
+            require_present(device)
+
+
+def test_auto_without_torch_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert resolve_device("auto", "hf") == "cpu"

@@ -1,4 +1,4 @@
-"""PyTorch modules as ONNX files."""
+"""PyTorch modules as ONNX files, trained or not."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from tests.zoo.data import noise
 
 from oodzoo.errors import InputError, MissingPackageError
-from oodzoo.zoo import torch_to_onnx
+from oodzoo.zoo import ModelSpec, load_model, torch_to_onnx
+from oodzoo.zoo.layers import with_layer
+from oodzoo.zoo.sources import load_trainable
 from oodzoo.zoo.torch_to_onnx import write_features, write_outputs
 
 onnx = pytest.importorskip("onnx")
@@ -136,3 +139,44 @@ def test_an_old_torch(
     monkeypatch.setattr(torch.onnx, "export", export)
     with pytest.raises(InputError, match=r"ONNX files needs torch 2\.5 or newer, got 2\."):
         write_features(module, CROP, tmp_path / "module.onnx", name="small")
+
+
+# --- models of libraries --------------------------------------------------------------------------
+
+
+PIXELS = noise(3, 32)
+
+
+@pytest.fixture
+def spec(timm: Any) -> ModelSpec:
+    return ModelSpec("tiny", "timm/test_resnet", pretrained=False, input_size=32)
+
+
+def test_changed_weights_are_written(spec: ModelSpec, tmp_path: Path) -> None:
+    import torch
+
+    pytest.importorskip("onnxscript", reason="torch.onnx needs it")
+    made = load_trainable(spec, load_model(spec).info.preprocessing)
+    with torch.no_grad():
+        for weight in made.module.parameters():
+            weight.mul_(0.9)
+    made.write_onnx(tmp_path / "net.onnx")
+    preprocessing = made.preprocessing
+    stated: dict[str, Any] = {"mean": preprocessing.mean, "std": preprocessing.std}
+    written = load_model(ModelSpec("net", "onnx/net.onnx", folder=tmp_path, **stated))
+    with torch.no_grad():
+        found = made.module(torch.from_numpy(preprocessing.normalise(PIXELS)))
+    np.testing.assert_allclose(written(PIXELS).features, found.numpy(), atol=1e-5)
+
+
+def test_what_follows_a_layer_is_frozen_and_not_run(spec: ModelSpec) -> None:
+    import torch
+
+    layer = with_layer(spec, "layer1", None)
+    made = load_trainable(layer, load_model(layer).info.preprocessing)
+    made.module.network.layer2.forward = None  # cannot be called
+    batch = torch.from_numpy(made.preprocessing.normalise(PIXELS))
+    assert made.module(batch).shape == (3, made.feature_dim)
+    trained = {name for name, weight in made.module.named_parameters() if weight.requires_grad}
+    assert any(name.startswith("network.layer1.") for name in trained)
+    assert not any(name.startswith("network.layer2.") for name in trained)

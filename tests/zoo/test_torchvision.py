@@ -58,36 +58,6 @@ def _normalisation(model: Any) -> tuple[Any, Any]:
     return model.info.preprocessing.mean, model.info.preprocessing.std
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        "resnet50.IMAGENET1K_V1",
-        "resnet50",
-        "efficientnet_b4",
-        "inception_v3",
-        "vit_b_16.IMAGENET1K_SWAG_E2E_V1",
-        "swin_t",
-    ],
-)
-def test_preprocessing_equals_torchvision(
-    torchvision: Any, torch: Any, images: list[Any], where: str
-) -> None:
-    with torch.device("meta"):
-        ours = source.build(_spec(where), pretrained=False).preprocessing
-    name, _, weights = where.partition(".")
-    theirs = torchvision.models.get_model_weights(name)[weights or "DEFAULT"].transforms()
-    for image in images:
-        np.testing.assert_allclose(
-            ours([image])[0], theirs(image), atol=1e-6, err_msg=str(image.size)
-        )
-
-
-def test_input_size_keeps_the_crop_ratio(torchvision: Any) -> None:
-    spec = _spec("resnet18.IMAGENET1K_V1", input_size=112)
-    geometry = source.build(spec, pretrained=False).preprocessing.geometry
-    assert (geometry.resize, geometry.crop) == ((128, 128), (112, 112))
-
-
 def test_weights_in_the_cache_are_loaded(
     torchvision: Any, torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,16 +164,3 @@ def test_checkpoints_that_cannot_be_loaded(torchvision: Any, torch: Any, tmp_pat
         with pytest.raises(InputError, match=message):
             load_model(_spec(where, folder=tmp_path))
     assert not ran.exists()
-
-
-@pytest.mark.parametrize(
-    ("where", "message"),
-    [
-        ("resnet5", "has no classification model 'resnet5'; did you mean .*resnet50"),
-        ("resnet50.V9", "no weights 'V9' for resnet50; it has IMAGENET1K_V1, IMAGENET1K_V2"),
-        ("fasterrcnn_resnet50_fpn", "has no classification model"),
-    ],
-)
-def test_unknown_names(torchvision: Any, where: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        load_model(_spec(where))

@@ -1,16 +1,23 @@
-"""Specs with wildcards: named zoos, files and folders, and the names of libraries."""
+"""Named zoos, and specs with wildcards: files and folders, and the names of libraries."""
 
 from __future__ import annotations
 
 import shutil
+from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.zoo import load_zoo
+from oodzoo.zoo import load_zoo, zoo_names
+from oodzoo.zoo.catalogue import catalogue, missing, named_zoo
+from oodzoo.zoo.spec import ModelSpec, check_spec, require_unique_names
+from oodzoo.zoo.torch_model import count_parameters
+from oodzoo.zoo.wildcards import matching
 from oodzoo.zoo.zoos import is_pattern
 
 
@@ -98,22 +105,12 @@ def test_onnx_files(models: Path) -> None:
     )
 
 
-def test_names_of_files_must_differ(models: Path) -> None:
-    shutil.copyfile(models / "a.onnx", models / "more" / "a.onnx")
-    assert "names two models 'a'; leave one out" in complaint("onnx/models/**/*.onnx")
-
-
 def test_a_model_that_two_patterns_match_is_listed_once(models: Path) -> None:
     assert names("onnx/models/*.onnx,onnx/models/b.onnx") == ["a", "b"]
     assert names("onnx/models/b.onnx,onnx/models/*.onnx") == ["b", "a"]
     assert names("demo/cnn_ph*,demo/*photos,demo/cnn_photos") == ["cnn_photos"]
     assert names("demo/cnn_photos,demo/*photos") == ["cnn_photos"]
     assert "names two models" in complaint("timm/resnet50.a1_in1k,timm/resnet50.a1_in1k")
-
-
-def test_a_file_here_is_not_the_one_of_the_same_name_in_a_zoo(models: Path) -> None:
-    shutil.copyfile(models / "a.onnx", "cnn_photos.onnx")
-    assert "names two models 'cnn_photos'" in complaint("demo/cnn_photos,onnx/*.onnx")
 
 
 def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,35 +143,96 @@ def test_a_zoo_file_has_no_patterns(tmp_path: Path) -> None:
     assert names(str(file)) == ["a"]
 
 
-def test_timm(timm: Any) -> None:
-    found = load_zoo("timm/test_vit*")
-    assert found == load_zoo([spec.source for spec in found])
-    assert {spec.name for spec in found} >= {"timm-test_vit.r160_in1k", "timm-test_vit2.r160_in1k"}
-    assert "did you mean vit_small*" in complaint("timm/vit_smoll*")
+# --- wildcards ------------------------------------------------------------------------------------
 
 
-def test_torchvision(torchvision: Any) -> None:
-    assert names("torchvision/resnet1?") == ["torchvision-resnet18"]
-    assert names("torchvision/resnet50.*") == [
-        "torchvision-resnet50.IMAGENET1K_V1",
-        "torchvision-resnet50.IMAGENET1K_V2",
-    ]
-    assert "torchvision has no pre-trained model that matches 'resmet*'; did you mean resnet*" in (
-        complaint("torchvision/resmet*")
-    )
+SHELF = ["vit_small_patch16.dino", "vit_small_patch16.augreg", "vit_base.dino", "resnet50.a1"]
 
 
-def test_open_clip(open_clip: Any) -> None:
-    found = [spec.source for spec in load_zoo("open_clip/ViT-B-32/laion*")]
-    assert "open_clip/ViT-B-32/laion2b_s34b_b79k" in found
-    assert all(source.startswith("open_clip/ViT-B-32/laion") for source in found)
+def no_match(pattern: str) -> str:
+    with pytest.raises(InputError) as caught:
+        matching(pattern, SHELF, "the shelf has no model")
+    return str(caught.value)
 
 
-def test_filters_of_a_zoo() -> None:
-    demo = load_zoo("demo")
-    assert oodzoo.load_zoo("demo", licence="apache-*", max_parameters="1M") == demo
-    small = oodzoo.load_zoo("demo", max_parameters="40K")
-    assert small == [spec for spec in demo if (spec.parameters or 0) <= 40_000]
-    assert 0 < len(small) < len(demo)
-    with pytest.raises(InputError, match="meets --licence mit: licences are Apache"):
-        oodzoo.load_zoo("demo", licence="mit")
+@pytest.mark.parametrize(
+    ("pattern", "near"),
+    [
+        ("vit_smoll*", "did you mean vit_small*?"),
+        ("resmet*", "did you mean resnet*?"),
+        ("*dinp*", "did you mean *dino*?"),
+    ],
+)
+def test_near_patterns_are_named(pattern: str, near: str) -> None:
+    assert no_match(pattern) == f"the shelf has no model that matches {pattern!r}; {near}"
+
+
+@given(st.text("ab*?[]-", min_size=1), st.lists(st.text("ab[", min_size=1)))
+def test_suggestions_match_something(pattern: str, names: list[str]) -> None:
+    try:
+        assert matching(pattern, names, "no") == [n for n in names if fnmatchcase(n, pattern)]
+    except InputError as error:
+        _, asked, near = str(error).partition("; did you mean ")
+        for each in near.removesuffix("?").split(" or ") if asked else ():
+            assert any(fnmatchcase(name, each) for name in names)
+
+
+# --- named zoos -----------------------------------------------------------------------------------
+
+
+_LISTED = [spec for name in ("paper", "modern") for spec in named_zoo(name)]
+
+
+def test_the_named_zoos() -> None:
+    assert set(zoo_names()) == {"demo", "paper", "modern"}
+    with pytest.raises(
+        InputError, match="unknown zoo 'papers'; expected one of demo, paper, modern"
+    ):
+        named_zoo("papers")
+    assert load_zoo("modern") == named_zoo("modern")
+    assert missing("demo") == []
+
+
+def test_the_paper_has_35_models_in_three_groups() -> None:
+    entries = catalogue("paper")
+    assert [entry.number for entry in entries] == list(range(1, 36))
+    groups = [entry.group for entry in entries]
+    assert [groups.count(group) for group in (1, 2, 3)] == [12, 10, 13]
+    assert len(named_zoo("paper")) + len(missing("paper")) == 35
+    assert [entry.number for entry in missing("paper")] == [15, 17, 18]
+    assert all(entry.missing for entry in missing("paper"))
+
+
+@pytest.mark.parametrize("name", ["paper", "modern"])
+def test_every_model_is_fully_described(name: str) -> None:
+    specs = named_zoo(name)
+    require_unique_names((spec.name for spec in specs), name)
+    for spec in specs:
+        check_spec(spec, name)
+        known = (
+            spec.architecture,
+            spec.pretraining,
+            spec.origin,
+            spec.parameters,
+            spec.feature_dim,
+        )
+        assert all(known), spec
+        assert spec.licence, spec
+        # The preprocessing of the source is not overridden.
+        assert (spec.input_size, spec.mean, spec.std) == (None, None, None)
+
+
+@pytest.mark.filterwarnings("ignore:QuickGELU mismatch")
+@pytest.mark.parametrize("spec", _LISTED, ids=[spec.name for spec in _LISTED])
+def test_every_model_is_known_to_its_source(spec: ModelSpec, request: Any) -> None:
+    """Built without weights: the name exists, and its size is as stated."""
+    request.getfixturevalue(spec.kind)
+    torch = request.getfixturevalue("torch")
+    source = import_module(f"oodzoo.zoo.{spec.kind}")
+    with torch.device("meta"), torch.inference_mode():
+        built = source.build(spec, pretrained=False)
+        size = built.preprocessing.geometry.crop
+        features, logits = built.forward(built.module.eval(), torch.zeros(2, 3, *size))
+    assert tuple(features.shape) == (2, spec.feature_dim)
+    assert count_parameters(built.module) == spec.parameters
+    assert logits is None or len(logits) == 2

@@ -1,4 +1,4 @@
-"""The valley of the validation loss, against a transcription of the authors' code."""
+"""Averages of weights: mixtures, running means, and the valley of the validation loss."""
 
 from __future__ import annotations
 
@@ -10,7 +10,69 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles import swad as oracle
 
-from oodzoo.tuning.averages import TOLERANCE_RATIO, LossValley
+from oodzoo.tuning.averages import TOLERANCE_RATIO, LossValley, RunningMean, mixed
+
+torch = pytest.importorskip("torch")
+
+
+def weights(seed: int) -> dict[str, Any]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "a.weight": torch.randn(3, 4, generator=generator),
+        "b": torch.randn(5, generator=generator),
+        "counted": torch.tensor(seed),
+    }
+
+
+def test_mean_of_a_path() -> None:
+    path = [weights(seed) for seed in range(50)]
+    mean = RunningMean()
+    for step in path:
+        mean.add(step)
+    assert mean.count == 50
+    for name in ("a.weight", "b"):
+        expected = np.mean([step[name].double().numpy() for step in path], axis=0)
+        np.testing.assert_allclose(mean.weights[name].numpy(), expected, atol=1e-6)
+    assert mean.weights["counted"] == 49
+
+
+def test_mean_keeps_no_reference() -> None:
+    layer = torch.nn.Linear(2, 2)
+    before = layer.weight.detach().clone()
+    mean = RunningMean()
+    mean.add(dict(layer.named_parameters()))
+    copy = mean.copy()
+    with torch.no_grad():
+        layer.weight.zero_()
+    mean.add(dict(layer.named_parameters()))
+    torch.testing.assert_close(mean.weights["weight"], before / 2)
+    torch.testing.assert_close(copy.weights["weight"], before)
+    assert not mean.weights["weight"].requires_grad
+
+
+@pytest.mark.parametrize("mixing", [0.0, 0.25, 0.5, 0.75, 1.0])
+def test_mixture(mixing: float) -> None:
+    start, end = weights(1), weights(2)
+    result = mixed(start, end, mixing)
+    for name in ("a.weight", "b"):
+        expected = (1 - mixing) * start[name].double() + mixing * end[name].double()
+        torch.testing.assert_close(result[name].double(), expected, rtol=0, atol=1e-6)
+    assert result["counted"] == 2
+    if mixing in (0, 1):
+        torch.testing.assert_close(result["b"], (start, end)[int(mixing)]["b"], rtol=0, atol=0)
+
+
+def test_differing_names() -> None:
+    with pytest.raises(ValueError, match="counted"):
+        mixed({"b": torch.ones(5)}, {"b": torch.ones(5), "counted": torch.tensor(1)}, 0.5)
+    mean = RunningMean()
+    mean.add({"b": torch.ones(5)})
+    with pytest.raises(ValueError, match="c"):
+        mean.add({"b": torch.ones(5), "c": torch.ones(5)})
+
+
+# --- SWAD, against a transcription of the authors' code -------------------------------------------
+
 
 torch = pytest.importorskip("torch")
 
@@ -67,15 +129,6 @@ def test_nan_is_no_valley() -> None:
     for at in range(8):
         add(valley, at, np.full(5, at, float), float("nan"))
     assert valley.result()[1:] == (70, 79)
-
-
-def test_result_changes_nothing() -> None:
-    often, once = LossValley(), LossValley()
-    for at, (weights, loss) in enumerate(path(np.random.default_rng(3), 25)):
-        add(often, at, weights, loss)
-        add(once, at, weights, loss)
-        often.result()
-    np.testing.assert_array_equal(joined(often.result()[0]), joined(once.result()[0]))
 
 
 def test_resumes_from_a_file(tmp_path: Path) -> None:
