@@ -72,13 +72,6 @@ def test_tables_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(domain in shown for domain in missing)
 
 
-def test_at_most_one_model(run: Run, tmp_path: Path) -> None:
-    store = stored(tmp_path, *zoo())
-    document = run("evaluate", store, "--max-models", "1", "--no-baselines", "--json").document
-    assert len(document["recommended"]["models"]) == 1
-    assert all(len(models) == 1 for models in document["pool"]["models"].values())
-
-
 def test_search_space(run: Run, tmp_path: Path) -> None:
     store = stored(tmp_path, *zoo())
     options = [
@@ -96,39 +89,6 @@ def test_search_space(run: Run, tmp_path: Path) -> None:
     code, _, err = run("evaluate", store, "--protocol", "domainbed", "--search-space", "PACS")
     assert code == 2
     assert "unknown search space 'PACS'; expected one of default, DomainNet" in err
-
-
-def test_each_of_several_numbers(run: Run, tmp_path: Path) -> None:
-    features, y, domains = task_zoo("regression", n=15, n_domains=3)
-    y[:, 1] = np.random.default_rng(0).normal(size=len(y))  # cannot be predicted
-    arrays: Any = {"labels": y, "domains": domains} | features
-    np.savez(tmp_path / "f.npz", **arrays)
-    store = import_features([tmp_path / "f.npz"], tmp_path / "store", task="regression").path
-    code, out, _ = run("evaluate", store, "--no-baselines")
-    assert code == 0
-    lines = [line.split() for line in out.splitlines()]
-    at = lines.index(["explained", "variance", "%", "Recommended", "Pool", "Single"])
-    error = lines.index(["absolute", "error", "Recommended", "Pool", "Single"])
-    assert any(
-        "absolute error" in line and "mean over outputs" in line for line in out.splitlines()
-    )
-    document = run("evaluate", store, "--no-baselines", "--json").document
-    names = list(document["single"]["outputs"])
-    assert len(names) == 2
-    for offset, name in enumerate(names, start=2):
-        for start, measure, form in (
-            (at, "explained_variance", ".1f"),
-            (error, "absolute_error", ".4g"),
-        ):
-            pool, single = (
-                format(document[row]["outputs"][name][measure]["average"], form)
-                for row in ("pool", "single")
-            )
-            assert lines[start + offset][0] == name
-            assert lines[start + offset][2:] == [pool, single]
-    first, second = (document["pool"]["outputs"][n]["explained_variance"] for n in names)
-    assert first["average"] > 50
-    assert second["average"] < 20
 
 
 def test_the_worst_of_many_labels(run: Run, tmp_path: Path) -> None:

@@ -25,25 +25,6 @@ def test_fit(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
     assert oodzoo.load(out).classes_.tolist() == done.document["classes"] == ["0", "1", "2"]
 
 
-def test_fit_takes_what_evaluate_recommends(
-    run: Run, store: oodzoo.FeatureStore, tmp_path: Path
-) -> None:
-    evaluated = run("evaluate", store.path, "--no-baselines", "--json").document["recommended"]
-    fitted = run("fit", store.path, "--out", tmp_path / "model", "--json").document
-    assert fitted["choice"] == evaluated["choice"]
-    assert sorted(fitted["models"]) == sorted(evaluated["models"])
-    assert fitted["accuracy"] == evaluated["average"]
-    saved = oodzoo.load(tmp_path / "model").provenance
-    assert (saved.choice, saved.accuracy) == (evaluated["choice"], evaluated["average"])
-
-
-def test_a_pool_of_at_most_one_model(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
-    options = ("--choose", "pool", "--max-models", "1", "--out", tmp_path / "model", "--json")
-    fitted = run("fit", store.path, *options).document
-    assert len(fitted["models"]) == 1
-    assert fitted["pool"] == {fitted["models"][0]: 1.0}
-
-
 def test_export(run: Run, saved: Path, unseen: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("onnx", reason='merging graphs needs onnx: pip install "oodzoo[onnx]"')
     import onnxruntime

@@ -88,7 +88,8 @@ def test_commands_of_a_store(run: Run, tmp_path: Path, task: Any) -> None:
         y = np.array([";".join(np.array(["a", "b"])[row > 0]) for row in y])
     data: dict[str, Any] = {"labels": y, "domains": domains} | features
     np.savez(tmp_path / "features.npz", **data)
-    np.savez(tmp_path / "new.npz", **{name: array[::17] for name, array in features.items()})
+    new: dict[str, Any] = {name: array[::17] for name, array in features.items()}
+    np.savez(tmp_path / "new.npz", **new)
     commands = {"import": f"import {{}}/features.npz --store {{}}/store --task {task}"}
     if task == "classification":
         (tmp_path / "two").mkdir()

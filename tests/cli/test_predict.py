@@ -158,15 +158,6 @@ def test_a_file_that_cannot_be_read_is_an_error_if_wanted(
     assert "no such file or folder: 'none.png'; leave out --strict" in listed
 
 
-def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
-    rows = run("predict", saved, photos / "z.png", "--format", "csv")
-    assert (rows.code, len(rows.out.splitlines())) == (2, 2)
-    done = run("predict", saved, photos / "z.png", "--out", tmp_path / "out.csv")
-    assert (done.code, done.out) == (2, "")
-    assert "none of the images can be read; first error:" in done.err.splitlines()[-1]
-    assert not (tmp_path / "out.csv").exists()
-
-
 @pytest.mark.parametrize("given", ["an image", "a listed image", "a list", "features"])
 def test_an_input_is_not_replaced(run: Run, saved: Path, photos: Path, given: str) -> None:
     image, names, table = photos / "a" / "0.png", photos / "names.csv", photos / "features.csv"
@@ -277,17 +268,6 @@ def test_images_for_a_predictor_of_features(
 ) -> None:
     complaint = run("predict", features[0], photos).complaint
     assert "have features only; give their features as one .npz, .parquet or .csv" in complaint
-
-
-def test_features_for_a_predictor_of_images(
-    run: Run, saved: Path, store: oodzoo.FeatureStore, tmp_path: Path
-) -> None:
-    domain = store.domains[0]
-    arrays: dict[str, Any] = {name: store.features(name, domain) for name in store.models}
-    np.savez(tmp_path / "new.npz", **arrays)
-    found = run("predict", saved, tmp_path / "new.npz", "--json").document["predictions"]
-    labels = [store.classes[label] for label in store.labels(domain)]
-    assert np.mean([row["label"] == y for row, y in zip(found, labels, strict=True)]) > 0.9
 
 
 # --- options ------------------------------------------------------------------------------------

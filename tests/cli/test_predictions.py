@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,43 +52,6 @@ def test_json(case: Any, run: Run) -> None:
             names = predictor.classes_[each.astype(bool)].tolist()
             assert row["labels"] == names
             assert list(row["probabilities"]) == ["sea", "sun"]
-
-
-def test_csv(case: Any, run: Run) -> None:
-    kind, folder, predictor, X = case
-    result = run("predict", str(folder / "model"), str(folder / "new.npz"), "--format", "csv")
-    rows = list(csv.DictReader(io.StringIO(result.out)))
-    expected = predictor.predict({"net": X})
-    for row, each in zip(rows, expected, strict=True):
-        if kind == "classification":
-            assert row["label"] == each
-        elif kind == "regression":
-            assert float(row["y1"]) == pytest.approx(each[1], rel=1e-5)
-            assert "label" not in row
-        else:
-            assert row["labels"] == "|".join(predictor.classes_[each.astype(bool)])
-            assert (float(row["p(sun)"]) > 0.5) == bool(each[1])
-
-
-def test_table(case: Any, run: Run) -> None:
-    kind, folder, _, _ = case
-    result = run("predict", str(folder / "model"), str(folder / "new.npz"))
-    heading = result.out.splitlines()[0].split()
-    own = {
-        "classification": ["label", "prob."],
-        "regression": ["y0", "y1"],
-        "multilabel": ["labels"],
-    }
-    assert heading == [*own[kind], "dist.", "row"]
-    assert len(result.out.splitlines()) == 5
-
-
-def test_export_names_the_output(case: Any, run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("onnx")
-    kind, folder, _, _ = case
-    result = run("export", str(folder / "model"), str(tmp_path / "head.onnx"))
-    output = "numbers: float64" if kind == "regression" else "probabilities: float32"
-    assert f"output {output} (n, 2)" in result.out
 
 
 def test_sets_and_intervals(case: Any, run: Run) -> None:

@@ -59,13 +59,6 @@ def test_lines_say_how_far_work_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not spoken.acquire(timeout=0.05) or len(said) == n
 
 
-def test_short_work_says_nothing() -> None:
-    said: list[str] = []
-    with progress_lines(said.append, "Ranking") as advance:
-        advance(1, 2)
-    assert said == []
-
-
 def test_the_time_left_is_whole_next_to_a_long_name() -> None:
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80)

@@ -134,9 +134,3 @@ def test_options_that_say_the_same_are_refused(
     assert (
         f"says what to fit; leave out {option[0]}" in run("fit", store.path, *arguments).complaint
     )
-
-
-def test_folders_are_made(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
-    file = tmp_path / "new" / "folder" / "result.json"
-    assert run("rank", store.path, "--out", file).code == 0
-    assert "ranking" in json.loads(file.read_text())

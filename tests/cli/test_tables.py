@@ -18,21 +18,9 @@ def fit(width: int, *least: str) -> Fitted:
     return fit_table(COLUMNS, ROWS, left=2, width=width, least=least)
 
 
-def test_what_fits_is_unchanged() -> None:
-    fitted = fit(80, "d")
-    assert fitted.parts[0].columns == COLUMNS
-    assert (len(fitted.parts), fitted.lines, fitted.dropped) == (1, [], [])
-
-
 def test_the_least_columns_are_left_out_first() -> None:
     assert fit(60, "d", "ms").dropped == ["d"]
     assert fit(55, "d", "ms").dropped == ["d", "ms"]
-
-
-def test_text_can_be_left_out_too() -> None:
-    fitted = fit(57, "rank")
-    assert fitted.parts[0].left == 1
-    assert fitted.dropped == ["rank"]
 
 
 def test_without_them_the_table_is_divided() -> None:

@@ -48,13 +48,6 @@ def test_quiet_counts_warnings(capsys: Captured, n: int, line: str) -> None:
     assert capsys.readouterr().err.splitlines() == [line]
 
 
-@pytest.mark.parametrize("quiet", [False, True])
-def test_no_warnings_are_not_counted(capsys: Captured, quiet: bool) -> None:
-    with Terminal(quiet=quiet):
-        pass
-    assert capsys.readouterr().err == ""
-
-
 def test_many_warnings_of_a_kind_are_abbreviated(capsys: Captured) -> None:
     with Terminal() as terminal:
         for n in range(1, 1031):
@@ -66,13 +59,6 @@ def test_many_warnings_of_a_kind_are_abbreviated(capsys: Captured) -> None:
     assert len(lines) == 2 * 20 + 2
     assert "warning: skipped '20.png': it is empty" in lines
     assert lines[-2:] == ["warning: the end", "warning: 1,010 more: skipped '…': it is empty"]
-
-
-def test_other_words_are_another_kind(capsys: Captured) -> None:
-    with Terminal() as terminal:
-        for n in range(30):
-            terminal.warn(f"the store's part {n} isn't in {'x'!r}")
-    assert len(capsys.readouterr().err.splitlines()) == 30
 
 
 def test_quoted_names_with_apostrophes_are_of_one_kind(capsys: Captured) -> None:
@@ -111,15 +97,6 @@ def test_verbose_shows_details_and_where_warnings_arise(capsys: Captured) -> Non
         terminal.show_warning("odd", UserWarning, "some.py", 7)
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["warning: odd", "a detail", "warning: odd (UserWarning of some.py:7)"]
-
-
-def test_quiet_has_no_progress(capsys: Captured) -> None:
-    with Terminal(quiet=True).progress("Work") as advance:
-        assert advance is None
-    with Terminal().progress("Work") as advance:
-        assert advance is not None
-        advance(1, 2)
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])

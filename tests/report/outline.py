@@ -116,7 +116,10 @@ def _table(node: Node) -> Iterator[str]:
 def _drawing(node: Node) -> Iterator[str]:
     """The words of a drawing, and how many marks of each class are where."""
     yield f"svg {node.attributes['viewbox']} {node.attributes['aria-label']}"
-    yield "  " + " | ".join(each.text for each in node.find("text"))
+    texts = list(node.find("text"))
+    yield "  " + " | ".join(each.text for each in texts)
+    places = [[float(each.attributes[name]) for each in texts] for name in ("x", "y")]
+    yield f"  texts on average at {' '.join(f'{fmean(each):.0f}' for each in places)}"
     marks: dict[str, list[Box]] = {}
     tips: dict[str, str] = {}
     for each in node.find("rect", "line", "circle", "path"):

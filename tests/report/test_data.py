@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.report.example import CLASSES, DOMAINS, example_run
+from tests.report.example import example_run
 from tests.report.reader import Reader
 
 from oodzoo.data.files import LocalFile, StoredFile
@@ -18,7 +18,6 @@ from oodzoo.leaks.pairs import NearDuplicates, Pair, Pairs
 from oodzoo.racing import Dropped
 from oodzoo.record import DataSummary, Example, ExtractionSummary, Run, read_run
 from oodzoo.report import page
-from oodzoo.report.data import SHOWN_PAIRS, shown_pairs
 from oodzoo.store.documents import sealed
 
 
@@ -46,38 +45,6 @@ def files_in(root: Path | None, data: DataSummary) -> dict[str, StoredFile]:
 def shown(data: DataSummary, root: Path | None) -> list[str | None]:
     text = page(Run("oodzoo run", data=data), files_in(root, data))
     return [image["alt"] for image in Reader(text).images]
-
-
-def test_csv_equals_the_data(run: Run, read: Reader) -> None:
-    assert run.data is not None
-    counts = read.table("counts")
-    assert [row["class"] for row in counts] == [*CLASSES, "all classes"]
-    assert int(counts[-1]["all"]) == run.data.images
-
-
-def test_numbers_have_a_mean_and_a_range_in_each_domain() -> None:
-    run = example_run(classes=["age", "height"], task="regression")
-    read = Reader(page(run))
-    rows = read.table("numbers")
-    assert [(row["output"], row["domain"]) for row in rows] == [
-        *(("age", domain) for domain in DOMAINS),
-        *(("height", domain) for domain in DOMAINS),
-    ]
-    first = rows[0]
-    assert [float(first[key]) for key in ("images", "mean", "standard_deviation")] == [
-        70, -1.5, 2.25
-    ]  # fmt: skip
-    assert [float(first[key]) for key in ("lowest", "highest", "overlap")] == [-7.5, 4.5, 88]
-    assert "4 domains, 2 outputs." in read.text
-
-
-def test_images_with_several_labels_are_counted_once() -> None:
-    read = Reader(page(example_run(classes=["cat", "dog"], task="multilabel")))
-    rows = {row["label"]: [int(row[domain]) for domain in DOMAINS] for row in read.table("counts")}
-    assert rows == {
-        "cat": [50] * 4, "dog": [50] * 4, "no label": [3] * 4, "all images": [70] * 4
-    }  # fmt: skip
-    assert "4 domains, 2 labels." in read.text
 
 
 def test_thumbnails_are_small_copies(photos: Path) -> None:
@@ -163,12 +130,6 @@ def test_images_that_are_gone_are_not_shown(run: Run, photos: Path) -> None:
     (photos / "night" / "cat" / "2.png").unlink()
     read = Reader(page(replace(run, leaks=leaks([PAIR], [OTHER])), files))
     assert [image["alt"] for image in read.images] == ["day/cat/2.png, day", "day/dog/1.png, day"]
-
-
-def test_pairs_of_different_domains_come_first() -> None:
-    many = [replace(PAIR, similarity=at / 100) for at in range(40, 40 + SHOWN_PAIRS + 3)]
-    assert len(shown_pairs(leaks(many, [OTHER]))) == SHOWN_PAIRS
-    assert shown_pairs(leaks([PAIR], [OTHER])) == (PAIR, OTHER)
 
 
 def test_sections_of_leaks(run: Run) -> None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from importlib.resources import files
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -124,19 +123,6 @@ def test_baselines_keep_one_order(evaluation: Evaluation) -> None:
         ]  # fmt: skip
 
 
-def test_rows_with_images_of_the_target(evaluation: Evaluation) -> None:
-    adapted = evaluation_row(dict.fromkeys(DOMAINS, 90.0), ["m"])
-    rows = shown(replace(evaluation, with_target={"pool": adapted})).table("accuracy")
-    assert [row["accuracy"] for row in rows if row["method"] == "Pool with target"] == ["90.0"] * 5
-
-
-def test_findings_are_shown_once(evaluation: Evaluation, read: Reader) -> None:
-    advice = [each.text for each in evaluation.advice]
-    assert set(advice) & set(evaluation.findings())
-    for finding in evaluation.findings():
-        assert read.text.count(finding) == 1 or finding not in advice
-
-
 def with_pools(evaluation: Evaluation, *pools: tuple[str, ...]) -> Evaluation:
     """The evaluation with other models in the pool of each domain."""
     row = evaluation_row(dict.fromkeys(DOMAINS, 50.0), ["?"])
@@ -199,21 +185,14 @@ def test_what_is_said(said: str, given: Callable[[], Evaluation], words: str) ->
     assert (words in shown(given()).text) == (said == "yes")
 
 
-def test_published_results_are_sorted_with_yours_among_them() -> None:
-    rows = shown(replace(of(), published="PACS")).table("published")
-    values = [float(row["accuracy"]) for row in rows]
-    assert values == sorted(values, reverse=True)
-    assert any(row["from"] == "yours" for row in rows)
-    assert {"method": "SWAD", "from": "SWAD", "accuracy": "88.1"} in rows
-
-
 def test_the_cost_is_the_sum_over_the_models(run: Run) -> None:
     assert run.ranking is not None
     first, second, *others = run.ranking.rows
     both = [second.model, first.model]
     found = cost_of(both, run.ranking)
     times = (first.milliseconds or 0) + (second.milliseconds or 0)
-    assert found == Cost(pytest.approx(times), 2_974_377 + 2_974_378)
+    assert found.milliseconds == pytest.approx(times)
+    assert found.parameters == 2_974_377 + 2_974_378
     less = replace(run.ranking, rows=(replace(first, parameters=None), second, *others))
     assert cost_of(both, less) == Cost(found.milliseconds, None)
     assert cost_of([*both, "not ranked"], run.ranking) == cost_of(both, None) == Cost(None, None)
@@ -234,24 +213,6 @@ def test_models_of_the_pools(evaluation: Evaluation) -> None:
     rows = shown(other).table("pools")
     assert list(rows[0]) == ["model", "pools", *DOMAINS]
     assert [row["model"] for row in rows] == ["a", "b", "c"]
-
-
-@pytest.mark.parametrize("task", ["regression", "multilabel"])
-def test_the_measures_of_each_output(task: Kind) -> None:
-    found = of(task, classes=["age", "height"])
-    main = {"regression": "explained_variance", "multilabel": "average_precision"}[task]
-    average = found.recommended.average
-    single = fmean(found.single.measure(main).values())
-    rows = shown(found).table("outputs")
-    values = {(row[next(iter(row))], row["method"]): float(row[main]) for row in rows}
-    expected = {"Recommended": average, "Pool": found.pool.average, "Single": single}
-    for method, value in expected.items():
-        assert values["age", method] == pytest.approx(value)
-        assert values["height", method] == pytest.approx(value - 5)
-    words = f"age ({average:.1f} %) is predicted best and height ({average - 5:.1f} %) worst"
-    assert words in shown(found).text
-    for one in (of("regression", classes=["age"]), of()):
-        assert "outputs.csv" not in [a.get("download") for _, a in shown(one).tags]
 
 
 # --- what would change it ------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from oodzoo.report.assessment_page import assessment_page
 
 WRITTEN = Path(__file__).parent / "golden"
 DOMAINS = ("art", "photo", "sketch")
+LONG_NAMES = ("a domain with a long name", "another domain with a long name", "the third")
 
 
 def classes() -> Run:
@@ -85,7 +86,7 @@ PAGES: dict[str, Callable[[], Any]] = {
     "ranked": lambda: page(ranked()),
     "target": lambda: page(replace(example_run(3, DOMAINS, target=True), testbed=None)),
     "numbers": lambda: page(example_run(4, DOMAINS, ("age", "height"), task="regression")),
-    "labels": lambda: page(example_run(3, DOMAINS, ("cat", "dog"), task="multilabel")),
+    "labels": lambda: page(example_run(3, LONG_NAMES, ("cat", "dog"), task="multilabel")),
     "test of classes": lambda: assessment_page(example_test(), "models/best"),
     "test of numbers": lambda: assessment_page(example_test("regression", ["age", "height"])),
     "test of labels": lambda: assessment_page(example_test("multilabel")),

@@ -19,15 +19,14 @@ from tests.report.example import CLASSES, DOMAINS, example_run
 from tests.report.reader import Reader
 
 from oodzoo.assessment.result import TestResult
-from oodzoo.data.files import EmbeddedFile, LocalFile, StoredFile
+from oodzoo.data.files import LocalFile, StoredFile
 from oodzoo.diagnostics.classes import ClassDiagnosis, Mistake, add_up
 from oodzoo.diagnostics.labels import LabelDiagnosis, diagnose_labels
-from oodzoo.diagnostics.numbers import NumberDiagnosis
 from oodzoo.diagnostics.reliability import Bin, Reliability
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.record import Run
 from oodzoo.report import page, write_test_report
-from oodzoo.report.assessment_page import assessment_page, labels_figure, thumbnail
+from oodzoo.report.assessment_page import assessment_page, labels_figure
 from oodzoo.report.blocks import Figure, Headline, Section
 from oodzoo.report.diagnosis import (
     classes_figure,
@@ -178,17 +177,6 @@ def test_the_table_has_the_recall_in_each_domain_and_the_chart_the_worst() -> No
     assert drawn(figure)[1].count('class="bar single"') == 30
 
 
-def test_reliability_has_every_bin() -> None:
-    diagnosis = example_diagnosis(["cat", "dog", "owl"])
-    figure = reliability_figure(diagnosis, "reliability", "Title")
-    bins = diagnosis.reliability.bins
-    assert [row[:4] for row in figure.table.rows] == [
-        [(each.low, each.high), each.images, each.confidence, each.accuracy] for each in bins
-    ]
-    for each in drawn(figure):
-        assert each.count("<circle") == each.count('class="stroke"') == len(bins)
-
-
 @pytest.mark.parametrize(
     ("accuracy", "error", "verdict"),
     [
@@ -291,21 +279,6 @@ def test_the_worst_domain_of_a_test_comes_first_and_all_last() -> None:
     numbers = example_test("regression", ["age"])
     *_, last = Reader(assessment_page(numbers)).table("domains")
     assert float(last["second"]) == numbers.second
-
-
-def test_each_number_has_its_ranges_and_largest_errors() -> None:
-    result = example_test("regression", ["age", "height"])
-    found = result.diagnosis
-    assert isinstance(found, NumberDiagnosis)
-    read = Reader(assessment_page(result))
-    for at, (name, each) in enumerate(found.per_output.items()):
-        errors = [float(row["absolute_error"]) for row in read.table(f"ranges-{at + 1}")]
-        assert errors == [part.absolute_error for part in each.ranges]
-        assert f"{max(errors):.2f}." in read.text
-        assert f"{name}: largest errors" in read.text
-        assert all(sample.path in read.text for sample in each.largest)
-    assert thumbnail("a", {}, "x") is None
-    assert thumbnail("a", {"a": EmbeddedFile(b"text")}, "x") is None
 
 
 def test_the_worst_label_comes_first_and_one_without_images_last() -> None:

@@ -11,7 +11,7 @@ from tests.report.reader import Reader
 
 from oodzoo.record import Run
 from oodzoo.report import page
-from oodzoo.testbed import Column, TestBed, judge
+from oodzoo.testbed import TestBed
 
 
 @pytest.fixture
@@ -49,17 +49,6 @@ def test_what_is_said_of_scores(bed: TestBed) -> None:
     assert "computed on the other domains only" in text(bed)
     seen = replace(bed, data=bed.data | {"protocol": "all"})
     assert "so they have seen the test domain" in text(seen)
-
-
-def test_test_domains_have_a_table() -> None:
-    accuracy = {"a": 50.0, "b": 60.0, "c": 70.0}
-    by_domain = {"x": accuracy, "y": {"a": 70.0, "b": 60.0, "c": 50.0}}
-    columns = {"s": Column({"a": 1.0, "b": 2.0, "c": 3.0})}
-    mean = dict.fromkeys(accuracy, 60.0)
-    bed = judge({"name": "toy"}, mean, columns, by_domain=by_domain, resamples=9)
-    rows = Reader(page(Run("oodzoo run", testbed=bed))).table("score-domains")
-    found = [(row["score"], row["domain"], row["regret"]) for row in rows]
-    assert found == [("s", "x", "0.0"), ("s", "y", "20.0")]
 
 
 def test_csv_equals_the_selection(run: Run, read: Reader) -> None:
