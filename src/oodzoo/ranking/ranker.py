@@ -252,7 +252,7 @@ def orders_for_test_domains(
     orders = {}
     for at, test in enumerate(source.domains):
         scores = without_domain(terms, at)
-        order = np.lexsort((source.models, -scores))
+        order = np.lexsort((np.array(source.models), -scores))
         orders[test] = [source.models[i] for i in order]
     return orders
 
