@@ -273,6 +273,8 @@ def test_as_source(tmp_path: Path) -> None:
     assert as_source(arrays) is arrays
     assert isinstance(as_source(stored.store), StoreSource)
     assert isinstance(as_source({"net": np.ones((4, 2))}, [0, 1, 0, 1], list("aabb")), ArraySource)
+    with pytest.raises(InputError, match="absent"):
+        as_source(stored.store, models=["absent"])
 
 
 def test_the_path_of_a_store_is_a_source(tmp_path: Path) -> None:

@@ -230,6 +230,7 @@ def changed(job: Work, **changes: object) -> bytes:
 
 
 def test_a_machine_without_the_store(job: Work, made: Path, tmp_path: Path) -> None:
+    assert missing_here(job.shared) == []
     (problem,) = missing_here(changed(job, store=str(tmp_path / "nowhere")))
     assert problem.startswith(f"cannot see the store {str(tmp_path / 'nowhere')!r}; put it on")
     (tmp_path / "s/images/00000.json").write_text("{}")
