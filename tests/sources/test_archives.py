@@ -274,6 +274,7 @@ def test_remote_archives_are_fetched_once(
         part = {name: content for name, content in members.items() if name.startswith(domain)}
         s3.put(f"tars/p-{n}.tar", write_tar(tmp_path / "x.tar", part).read_bytes())
     s3.put("tars/README.md", b"")
+    s3.put("tars/.hidden.png", b"")
     require_equal(f"{s3.url}/tars{given}", photos)
     gets = [r.line for r in s3.proxy.requests if "GET" in r.line and ".tar" in r.line]
     assert len(gets) == 2
