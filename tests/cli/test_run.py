@@ -97,7 +97,8 @@ def test_every_stage_is_shown_and_scores_are_judged_once(
     for module in (runner, results):
         monkeypatch.setattr(module, "judge", judge)
     zoo = write_zoo(tmp_path / "zoo", [spec.name for spec in load_zoo("demo")[::4]])
-    outcome = run(*arguments(digits, tmp_path / "run", zoo))
+    command = (*arguments(digits, tmp_path / "run", zoo), "--testbed")
+    outcome = run(*command)
     assert outcome.code == 0, outcome.err
     assert len(calls) == 1
     for words in ("90 images, 3 domains", "F. Selection", "weighted tau", "90 %"):
@@ -107,7 +108,7 @@ def test_every_stage_is_shown_and_scores_are_judged_once(
     sentence, *_ = result.partition("\n  accuracy ")
     assert "correctly" in sentence
     assert re.search(r"\n  accuracy .*\n  cost .*\n  compared ", result, flags=re.S)
-    again = run(*arguments(digits, tmp_path / "run", zoo), "--verbose")
+    again = run(*command, "--verbose")
     for words in ("evid.", "w. tau", "random features", "the class columns"):
         assert words.lower() in again.out.lower()
     assert "Done in" in again.err
@@ -152,7 +153,7 @@ def test_other_targets_than_classes(run: Run, digits: Path, tmp_path: Path, task
     lines += [f"{tmp_path / name},{facts}" for name in ("copy.png", "bad.png")]
     table.write_text("\n".join(lines), encoding="utf-8")
     n = len(lines) - 1
-    options = ("--task", task, "--max-parameters", "36e3", "--device", "cpu")
+    options = ("--task", task, "--max-parameters", "36e3", "--device", "cpu", "--testbed")
     outcome = run("run", table, "--zoo", "demo", "--out", out, *options)
     assert outcome.code == 0, outcome.err
     words = metric.replace("_", " ")

@@ -118,7 +118,7 @@ MESSAGES = {
         ("M --list none.txt", "no such file: 'none.txt'"),
         ("M --list P", "give it without --list"),
         ("M L", "does not read tables of images; give images or folders of them"),
-        ("M P --output s3://bucket/p.csv", "is a URL; give a local file or folder here"),
+        ("M P --out s3://bucket/p.csv", "is a URL; give a local file or folder here"),
     ],
     "test": [
         ("M P --out page.pdf", "the page is HTML; name a file *.html"),

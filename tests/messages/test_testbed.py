@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,15 @@ from tests.testbed.data import arrays, source
 from oodzoo import InputError
 from oodzoo.testbed import Column, judge, load, run
 from oodzoo.testbed.external import read_timm_results, read_values
+
+
+@pytest.fixture
+def usual_limit() -> Iterator[None]:
+    """Of the length of a field: tables of texts raise it for the whole process."""
+    before = csv.field_size_limit(2**17)
+    yield
+    csv.field_size_limit(before)
+
 
 FEATURES, LABELS, DOMAINS = arrays()
 BED = judge(
@@ -131,7 +141,9 @@ def test_computed_keys_are_optional_and_files_may_be_damaged(tmp_path: Path) -> 
         ),
     ],
 )
-def test_tables(read: Any, content: str | bytes | None, says: str, tmp_path: Path) -> None:
+def test_tables(
+    read: Any, content: str | bytes | None, says: str, tmp_path: Path, usual_limit: None
+) -> None:
     path = tmp_path / "t.csv"
     if content is not None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)

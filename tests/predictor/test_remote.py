@@ -70,7 +70,6 @@ def upload(folder: Path, url: str) -> None:
             write_file(Url(url) / file.relative_to(folder).as_posix(), file.read_bytes())
 
 
-@pytest.mark.usefixtures("one_request")
 def test_files_are_written_and_fetched_once_and_in_order(
     predictor: oodzoo.Predictor, s3: Bucket, cache: Path
 ) -> None:
