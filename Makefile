@@ -93,7 +93,7 @@ versions:  ## run all tests but those of PyTorch on Python 3.12 and 3.13, where 
 
 # Old versions of packages warn about each other, so warnings are not errors here. Pillow before 13
 # cannot read an uncompressed YCbCr TIFF that it wrote itself; oodzoo reports it as unreadable.
-YCBCR := tests/data/test_images.py::test_every_opaque_mode_becomes_rgb[YCbCr]
+YCBCR := tests/data/test_images.py::test_every_usual_file_becomes_rgb[TIFF YCbCr]
 lowest: build/lowest/core  ## run all tests on the lowest versions allowed (Python 3.11 or 3.12)
 	build/lowest/bin/python -m pytest -W default --deselect '$(YCBCR)'
 
