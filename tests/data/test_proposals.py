@@ -159,7 +159,7 @@ def test_columns_that_cannot_be_used(
         ([*["x"] * 50, *["y"] * 40, *[None] * 30], {"unknown": 30, "x": 50, "y": 40}),
     ],
 )
-def test_small_and_missing_values_are_put_together(
+def test_small_and_missing_values_are_assemble(
     values: list[str | None], domains: dict[str, int]
 ) -> None:
     found = one(values)

@@ -100,7 +100,7 @@ def kept_fold(
     return Fold(**document | read)
 
 
-def put_together(
+def assemble(
     source: FeatureSource, folds: Mapping[str, Fold], final: Decision, settings: Settings
 ) -> Evaluation:
     """Put the results of all test domains together; `final` was decided on all domains."""

@@ -23,7 +23,7 @@ from oodzoo.evaluation.fine_tuning import (
     require_store,
     with_fine_tuned,
 )
-from oodzoo.evaluation.folds import put_together
+from oodzoo.evaluation.folds import assemble
 from oodzoo.evaluation.judge import Judge, Rankings
 from oodzoo.evaluation.published import require_published
 from oodzoo.evaluation.result import Evaluation
@@ -268,7 +268,7 @@ def _evaluate(
     for number, test in enumerate(source.domains, start=1):
         folds[test] = judge.fold(test)
         steps.folds(number, len(source.domains))
-    result = put_together(source, folds, final, settings)
+    result = assemble(source, folds, final, settings)
     if request is not None:
         top = {test: cell.models[0] for test, cell in result.single.cells.items()}
         stage.say(f"fine-tuning {', '.join(dict.fromkeys(top.values()))} without each test domain")

@@ -35,7 +35,7 @@ def open_source(source: Any, options: Options) -> Listing:
     Raises
     ------
     InputError
-        If the source is of no known kind, cannot be read, or has no sample.
+        If the source is not recognised, cannot be read, or has no sample.
     """
     require_columns(options.columns)
     if isinstance(source, str) and not source:  # the working folder for pathlib
