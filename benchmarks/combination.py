@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo.combination.heads import Heads, choose_pool
-from oodzoo.combination.pool import qualities
-from oodzoo.combination.predictions import SHARES, Head, HeadPredictions
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource, StoreSource
-from oodzoo.heads.kinds import PATHS, ByDomain, split_without
+from oodzoo.combining.heads import Heads, choose_pool
+from oodzoo.combining.pool import qualities
+from oodzoo.combining.predictions import SHARES, Head, HeadPredictions
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import FeatureSource, StoreSource
+from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
 
 ROWS = {
     "recommended": "recommended",

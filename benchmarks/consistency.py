@@ -24,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource, FeatureSource, as_source
-from oodzoo.heads.linear import fit_head
-from oodzoo.selection import select_features
+from oodzoo.combining.selection import select_features
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import ArraySource, FeatureSource, as_source
+from oodzoo.linear.heads.linear import fit_head
 
 
 def held_out_accuracies(

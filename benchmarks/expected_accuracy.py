@@ -24,12 +24,12 @@ from scipy.stats import weightedtau
 from threadpoolctl import threadpool_limits
 
 import oodzoo
-from oodzoo.backend import to_numpy
-from oodzoo.features.source import FeatureSource, StoreSource
-from oodzoo.features.target import Target
+from oodzoo.core.backend import to_numpy
+from oodzoo.extraction.source import FeatureSource, StoreSource
+from oodzoo.extraction.target import Target
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
-from oodzoo.testbed.measurement import head_accuracy
+from oodzoo.ranking.testbed.measurement import head_accuracy
 
 HEADER = [
     "store", "images", "regret", "w. tau", "measured", "expected", "error", "reference",

@@ -27,8 +27,8 @@ from joblib import Parallel, cpu_count, delayed
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.device import default_batch_size
 

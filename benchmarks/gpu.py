@@ -22,12 +22,12 @@ from typing import Any
 import numpy as np
 
 import oodzoo
-from oodzoo.features.forward import Job, run_jobs
-from oodzoo.features.source import ArraySource
-from oodzoo.moments import Moments, domain_moments
+from oodzoo.extraction.forward import Job, run_jobs
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.moments import Moments, domain_moments
 from oodzoo.ranking.folds import leave_one_domain_out
 from oodzoo.ranking.ridge import Transfer
-from oodzoo.scores.compute import compute_score
+from oodzoo.ranking.scores.compute import compute_score
 from oodzoo.store.index import SHARD_ROWS
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.spec import ModelSpec

@@ -27,11 +27,11 @@ from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import PredefinedSplit
 from threadpoolctl import threadpool_limits
 
-from oodzoo.features.columns import Columns, Samples
-from oodzoo.heads.domainbed import cell, sweep
-from oodzoo.heads.domainbed.protocol import Hyperparameters, folds, hyperparameters
-from oodzoo.heads.linear import fit_head
-from oodzoo.heads.paths import C_GRID
+from oodzoo.extraction.columns import Columns, Samples
+from oodzoo.linear.heads.domainbed import cell, sweep
+from oodzoo.linear.heads.domainbed.protocol import Hyperparameters, folds, hyperparameters
+from oodzoo.linear.heads.linear import fit_head
+from oodzoo.linear.heads.paths import C_GRID
 
 DIM, N_CLASSES, N_DOMAINS, EACH = 1_280, 7, 4, 350
 DRAWS, TRIALS, STEPS = 10, 3, 5001
@@ -51,7 +51,7 @@ def simulated() -> Samples:
 
 def stored(store: str) -> dict[str, Samples]:
     """Return the features of the models with 1,280 dimensions."""
-    from oodzoo.features.source import StoreSource
+    from oodzoo.extraction.source import StoreSource
     from oodzoo.store.feature_store import FeatureStore
 
     source = StoreSource(FeatureStore(store))

@@ -32,13 +32,13 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 import oodzoo
 import oodzoo.demo
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
-from oodzoo.features.importing import import_features
-from oodzoo.leaks import pairs as leak_pairs
-from oodzoo.leaks.pairs import NearDuplicates
-from oodzoo.leaks.similar import similar_images
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.importing import import_features
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.leaks import pairs as leak_pairs
+from oodzoo.store.leaks.pairs import NearDuplicates
+from oodzoo.store.leaks.similar import similar_images
 
 Change = Callable[[Image.Image], Image.Image]
 

@@ -30,15 +30,15 @@ from sklearn.datasets import load_sample_images
 from sklearn.metrics import roc_auc_score
 
 import oodzoo
+from oodzoo.combining.selection import select_features
 from oodzoo.demo import write_digits
 from oodzoo.demo.digits import DOMAINS, _scans, _texture, draw_digit
-from oodzoo.features.columns import Columns, Samples
-from oodzoo.features.source import ArraySource
+from oodzoo.extraction.columns import Columns, Samples
+from oodzoo.extraction.source import ArraySource
 from oodzoo.predictor import gaussian
 from oodzoo.predictor.images import image_files, iter_features
 from oodzoo.predictor.models import find_model
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
-from oodzoo.selection.select import select_features
 from oodzoo.zoo import load_zoo
 
 HELD_OUT = 0.2

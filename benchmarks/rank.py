@@ -24,7 +24,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 
 Floats = NDArray[np.float64]
 N_DOMAINS, N_CLASSES = 4, 10

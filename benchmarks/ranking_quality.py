@@ -31,12 +31,12 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from oodzoo import FeatureStore
-from oodzoo._text import count
-from oodzoo.backend import to_numpy
-from oodzoo.features.cache import Arrays
-from oodzoo.features.source import Facts, FeatureSource, Shard, StoreSource
+from oodzoo.core.backend import to_numpy
+from oodzoo.core.text import count
+from oodzoo.extraction.cache import Arrays
+from oodzoo.extraction.source import Facts, FeatureSource, Shard, StoreSource
+from oodzoo.ranking.testbed.measurement import Measurement, measure
 from oodzoo.testbed import Comparison, TestBed, compare, judge
-from oodzoo.testbed.measurement import Measurement, measure
 
 RESAMPLES = 1000
 SEED = 0

@@ -30,8 +30,8 @@ from PIL import Image
 
 import oodzoo
 from oodzoo.demo.digits import write_digits
-from oodzoo.engine.choice import open_engine
-from oodzoo.engine.task import Engine, Work
+from oodzoo.extraction.engines.choice import open_engine
+from oodzoo.extraction.engines.task import Engine, Work
 from oodzoo.zoo import ModelSpec
 
 NOTHING = "def nothing(shared, task, worker):\n    return task\n"

@@ -43,11 +43,11 @@ from numpy.typing import NDArray
 from sklearn.feature_selection import SelectFdr, f_regression
 from sklearn.linear_model import ARDRegression, LassoCV
 
-from oodzoo.backend import backend
-from oodzoo.selection.gauss_seidel import GramSweeps
-from oodzoo.selection.selector import SpikeSlabSelector
-from oodzoo.selection.spike_slab import Data, Iterations, Posterior, Priors
-from oodzoo.selection.target_scale import RULES, TargetMoments, scale_samples
+from oodzoo.core.backend import backend
+from oodzoo.linear.selection.gauss_seidel import GramSweeps
+from oodzoo.linear.selection.selector import SpikeSlabSelector
+from oodzoo.linear.selection.spike_slab import Data, Iterations, Posterior, Priors
+from oodzoo.linear.selection.target_scale import RULES, TargetMoments, scale_samples
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -343,10 +343,10 @@ def rules(page: Page, options: argparse.Namespace) -> None:
 def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str, dict[str, Any]]:
     """Return the share selected, accuracies, their deviation for random features, and seconds."""
     import oodzoo
-    from oodzoo.features.columns import Columns
-    from oodzoo.features.source import StoreSource
-    from oodzoo.heads.linear import fit_head
-    from oodzoo.selection import target_scale
+    from oodzoo.extraction.columns import Columns
+    from oodzoo.extraction.source import StoreSource
+    from oodzoo.linear.heads.linear import fit_head
+    from oodzoo.linear.selection import target_scale
 
     warnings.simplefilter("ignore")
     # Worker processes import their own copy of the module, so the rules are added here.

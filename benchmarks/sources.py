@@ -39,9 +39,9 @@ import oodzoo
 from oodzoo.data import contents, files
 from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.demo.digits import write_digits
-from oodzoo.features import pixels
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
+from oodzoo.extraction import pixels
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.s3 import SIGNED, Bucket, FaultyProxy, S3Server

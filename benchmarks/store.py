@@ -35,9 +35,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import oodzoo
-from oodzoo._io import npy_bytes
+from oodzoo.core.io import npy_bytes
 from oodzoo.data.listing import Sample
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 from oodzoo.store import shards
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import SHARD_ROWS

@@ -35,9 +35,9 @@ from typing import Any
 import numpy as np
 
 import oodzoo
-from oodzoo.features.columns import Samples
-from oodzoo.heads.kinds import fit_head_of
-from oodzoo.heads.outputs import outputs_of
+from oodzoo.extraction.columns import Samples
+from oodzoo.linear.heads.kinds import fit_head_of
+from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.tuning.choice import CANDIDATES
 from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import opened

@@ -12,8 +12,8 @@ PROGRAM = """
 import contextlib, hashlib, json, os, sys
 import joblib, numpy as np
 import oodzoo
-from oodzoo.features.columns import Samples
-from oodzoo.heads.domainbed import sweep
+from oodzoo.extraction.columns import Samples
+from oodzoo.linear.heads.domainbed import sweep
 
 backend, data, store, model = sys.argv[1:]
 running = contextlib.ExitStack()

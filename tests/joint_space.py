@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 from oodzoo.store.class_embeddings import ClassEmbeddings, write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
 

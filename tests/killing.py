@@ -33,7 +33,7 @@ import importlib, json, os, signal, sys, traceback
 sys.path.insert(0, sys.argv[1])
 for name in sys.argv[2:]:
     importlib.import_module(name)
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 
 os.fsync = lambda descriptor: None  # a killed process loses nothing that it has written
 CHANGES = {"os.rename", "os.link", "os.remove", "os.rmdir", "os.truncate"}
@@ -60,8 +60,8 @@ def run(job, start, answer):
         module, _, name = job["function"].partition(":")
         function = getattr(importlib.import_module(module), name)
         if not job["locks"]:
-            import oodzoo._io
-            oodzoo._io._try_lock = lambda descriptor, *, shared: True
+            import oodzoo.core.io
+            oodzoo.core.io._try_lock = lambda descriptor, *, shared: True
         os.read(start, 1)
         if job["moment"]:
             watch(job["moment"])

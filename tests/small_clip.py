@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oodzoo.errors import MissingPackageError
+from oodzoo.core.errors import MissingPackageError
 from oodzoo.zoo.open_clip import import_open_clip
 from oodzoo.zoo.spec import ModelSpec
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from oodzoo._constraints import apply_rules, licence_rule, parameter_rule
-from oodzoo.errors import InputError
+from oodzoo.core.constraints import apply_rules, licence_rule, parameter_rule
+from oodzoo.core.errors import InputError
 
 
 @dataclass

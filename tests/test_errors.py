@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oodzoo
-from oodzoo.errors import DiskError, InputError, MissingPackageError
+from oodzoo.core.errors import DiskError, InputError, MissingPackageError
 
 
 def test_every_error_is_an_input_error() -> None:

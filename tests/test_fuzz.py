@@ -30,22 +30,23 @@ from PIL import Image
 from tests.store.data import fill, flip, image, letters, refusal, unlabelled
 
 import oodzoo
-from oodzoo import record, testbed
-from oodzoo._io import json_bytes
+from oodzoo import testbed
+from oodzoo.combining.selection import select_features
+from oodzoo.core.io import json_bytes
 from oodzoo.events import Events
-from oodzoo.features.cache import VERSION, read_cached
-from oodzoo.features.importing import read_features
-from oodzoo.features.source import as_source
+from oodzoo.extraction.cache import VERSION, read_cached
+from oodzoo.extraction.importing import read_features
+from oodzoo.extraction.source import as_source
 from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.predictor.folder import _read_document, read_folder, write_folder
-from oodzoo.record import Run, read_run
-from oodzoo.selection import select_features
+from oodzoo.ranking.testbed.external import read_values
+from oodzoo.report import record
+from oodzoo.report.record import Run, read_run
 from oodzoo.store.checking import check_store
 from oodzoo.store.documents import sealed, sealed_bytes
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local
 from oodzoo.store.shards import ShardFile, checksum, open_shard, read_record
-from oodzoo.testbed.external import read_values
 
 # set the variable to try more files of each kind
 EXAMPLES = int(os.environ.get("OODZOO_FUZZ", "200"))

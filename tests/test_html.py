@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo._html import html_table, html_text
+from oodzoo.core.html import html_table, html_text
 
 ODD = '<img src=x onerror="alert(1)">&amp;'
 

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from oodzoo._io import (
+from oodzoo.core.errors import DiskError, InputError
+from oodzoo.core.io import (
     explaining_disk_errors,
     is_temporary,
     json_bytes,
@@ -31,7 +32,6 @@ from oodzoo._io import (
     write_new,
     write_tidily,
 )
-from oodzoo.errors import DiskError, InputError
 
 Process = Callable[..., subprocess.Popen[str]]
 
@@ -47,7 +47,7 @@ MACHINE = hashlib.sha256(
 HOLD = """
 import sys
 from pathlib import Path
-from oodzoo._io import locked
+from oodzoo.core.io import locked
 with locked(Path(sys.argv[1]), shared=sys.argv[2:] == ["shared"]):
     print("held", flush=True)
     sys.stdin.read()
@@ -57,14 +57,14 @@ with locked(Path(sys.argv[1]), shared=sys.argv[2:] == ["shared"]):
 PAUSED = """
 import sys
 from pathlib import Path
-import oodzoo._io
+import oodzoo.core.io
 write, event, path = sys.argv[1:]
 def hook(now, args):
     if now == event:
         print("paused", flush=True)
         sys.stdin.read()
 sys.addaudithook(hook)
-getattr(oodzoo._io, write)(Path(path), b"content")
+getattr(oodzoo.core.io, write)(Path(path), b"content")
 """
 
 # Children of one process write the same files; their parent reads meanwhile. Each child waits for
@@ -72,7 +72,7 @@ getattr(oodzoo._io, write)(Path(path), b"content")
 RACE = """
 import contextlib, multiprocessing, os, sys, threading
 from pathlib import Path
-from oodzoo._io import write_new
+from oodzoo.core.io import write_new
 folder, processes, paths, size = Path(sys.argv[1]), *map(int, sys.argv[2:])
 files = [folder / f"{number}" for number in range(paths)]
 barrier = multiprocessing.get_context("fork").Barrier(processes)
@@ -111,14 +111,14 @@ def test_content_is_synced_before_it_gets_its_name(
     program = """
 import os, sys
 from pathlib import Path
-import oodzoo._io
+import oodzoo.core.io
 calls = []
 fsync = os.fsync
 os.fsync = lambda fd: (calls.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
 sys.addaudithook(
     lambda event, args: calls.append(event) if event in ("os.rename", "os.link") else None
 )
-getattr(oodzoo._io, sys.argv[1])(Path(sys.argv[2]), b"content")
+getattr(oodzoo.core.io, sys.argv[1])(Path(sys.argv[2]), b"content")
 print("\\n".join(calls))
 """
     if not Path("/proc/self/fd").is_dir():
@@ -346,7 +346,7 @@ def test_the_temporaries_of_another_user_stay(process: Process) -> None:
     program = """
 import os, sys
 from pathlib import Path
-from oodzoo._io import _machine, remove_temporaries
+from oodzoo.core.io import _machine, remove_temporaries
 _machine()
 if os.geteuid() == 0:
     os.setuid(65534)

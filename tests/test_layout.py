@@ -43,8 +43,12 @@ def test_imports_go_one_way() -> None:
 @pytest.mark.parametrize(
     ("file", "line", "words"),
     [
-        ("moments.py", "import oodzoo.cli", "oodzoo.moments -> oodzoo.cli"),
-        ("moments.py", "def f(): from oodzoo.ranking import ranker", "oodzoo.moments -> "),
+        ("linear/moments.py", "import oodzoo.cli", "oodzoo.linear.moments -> oodzoo.cli"),
+        (
+            "linear/moments.py",
+            "def f(): from oodzoo.ranking import ranker",
+            "oodzoo.linear.moments -> ",
+        ),
         ("data/listing.py", "import oodzoo.data.dataset", "No cycles are allowed in oodzoo.data"),
         ("new.py", "", "oodzoo.new"),
     ],

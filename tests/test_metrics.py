@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, balanced_accuracy_score, r2_score
 
-from oodzoo.metrics import contributions, metric, second_metric
+from oodzoo.tasks.metrics import contributions, metric, second_metric
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from oodzoo._numbers import is_number, number, significant, span
+from oodzoo.core.numbers import is_number, number, significant, span
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.test_collection import OPTIONAL, without
 
-from oodzoo._packages import optional_package
-from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.core.errors import InputError, MissingPackageError
+from oodzoo.core.packages import optional_package
 
 
 def test_an_installed_package_is_imported() -> None:
@@ -76,11 +76,11 @@ def test_packages_of_a_zoo_are_required_in_python(photos: Path, tmp_path: Path) 
 
 def test_suggested_commands_say_what_to_install() -> None:
     program = (
-        "from oodzoo.record import PredictorSummary, Run\n"
+        "from oodzoo.report.record import PredictorSummary, Run\n"
         "from oodzoo.report.headline import steps\n"
         "run = Run('oodzoo run', predictor=PredictorSummary('model', ('a',), 'digest'))\n"
         "print(*(step.title for step in steps(run)), sep='\\n')\n"
-        "from oodzoo._packages import install_hint\n"
+        "from oodzoo.core.packages import install_hint\n"
         "print(install_hint('tune'), install_hint('torchvision', 'parquet'), sep='\\n')\n"
     )
     done = run_without(("onnx", "torch"), program)

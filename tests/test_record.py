@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import oodzoo
-from oodzoo import record, testbed
+from oodzoo import testbed
+from oodzoo.combining.selection import select_features
+from oodzoo.core.errors import InputError
 from oodzoo.data.files import EmbeddedFile, LocalFile, StoredFile
-from oodzoo.errors import InputError
-from oodzoo.features.source import as_source
-from oodzoo.record import NAME, DataSummary, Example, ExtractionSummary, Run, read_run
-from oodzoo.selection import select_features
+from oodzoo.extraction.source import as_source
+from oodzoo.report import record
+from oodzoo.report.record import NAME, DataSummary, Example, ExtractionSummary, Run, read_run
 from oodzoo.store.documents import sealed
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oodzoo._text import (
+from oodzoo.core.text import (
     count,
     csv_cell,
     did_you_mean,

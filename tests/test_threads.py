@@ -12,7 +12,7 @@ from tests.fixtures import draw_digits
 from tests.joblib_backends import results_under
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from oodzoo._threads import LARGE, Budget, Prefetch, blas_threads
+from oodzoo.core.threads import LARGE, Budget, Prefetch, blas_threads
 
 
 def test_results_are_in_order() -> None:

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oodzoo import report, scores, testbed
-    from oodzoo.assessment import TestResult, test
+    from oodzoo.combining.evaluation import Evaluation, evaluate
+    from oodzoo.combining.selection import select_features
+    from oodzoo.core.errors import InputError
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.domains import propose_domains, use_domains
-    from oodzoo.errors import InputError
-    from oodzoo.evaluation import Evaluation, evaluate
-    from oodzoo.features.extract import extract
+    from oodzoo.extraction.extract import extract
+    from oodzoo.linear.selection.selector import SpikeSlabSelector
     from oodzoo.pipeline import RunConfig, run
     from oodzoo.predictor import Predictor, fit, load
+    from oodzoo.predictor.assessment import TestResult, test
     from oodzoo.predictor.tuning import tune
+    from oodzoo.ranking.domains import propose_domains, use_domains
     from oodzoo.ranking.ranker import rank
     from oodzoo.ranking.result import Ranking
-    from oodzoo.selection.select import select_features
-    from oodzoo.selection.selector import SpikeSlabSelector
     from oodzoo.store.feature_store import FeatureStore
     from oodzoo.zoo import load_zoo
 
@@ -56,26 +56,26 @@ __all__ = [
 # neither NumPy nor Pillow.
 _HOME = {
     "RunConfig": "oodzoo.pipeline",
-    "Evaluation": "oodzoo.evaluation",
+    "Evaluation": "oodzoo.combining.evaluation",
     "FeatureStore": "oodzoo.store.feature_store",
     "ImageDomains": "oodzoo.data.dataset",
-    "InputError": "oodzoo.errors",
+    "InputError": "oodzoo.core.errors",
     "Predictor": "oodzoo.predictor",
     "Ranking": "oodzoo.ranking.result",
-    "SpikeSlabSelector": "oodzoo.selection.selector",
-    "TestResult": "oodzoo.assessment",
-    "evaluate": "oodzoo.evaluation",
-    "extract": "oodzoo.features.extract",
+    "SpikeSlabSelector": "oodzoo.linear.selection.selector",
+    "TestResult": "oodzoo.predictor.assessment",
+    "evaluate": "oodzoo.combining.evaluation",
+    "extract": "oodzoo.extraction.extract",
     "fit": "oodzoo.predictor",
     "load": "oodzoo.predictor",
     "load_zoo": "oodzoo.zoo",
-    "propose_domains": "oodzoo.domains",
+    "propose_domains": "oodzoo.ranking.domains",
     "rank": "oodzoo.ranking.ranker",
     "run": "oodzoo.pipeline",
-    "select_features": "oodzoo.selection.select",
-    "test": "oodzoo.assessment",
+    "select_features": "oodzoo.combining.selection",
+    "test": "oodzoo.predictor.assessment",
     "tune": "oodzoo.predictor.tuning",
-    "use_domains": "oodzoo.domains",
+    "use_domains": "oodzoo.ranking.domains",
 }
 _MODULES = ("demo", "events", "report", "scores", "testbed")
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import oodzoo
-from oodzoo.assessment.advice import next_steps
-from oodzoo.assessment.result import Missed, Part, Promise
-from oodzoo.assessment.testing import metric_interval
-from oodzoo.diagnostics.classes import diagnose_classes
+from oodzoo.predictor.assessment.advice import next_steps
+from oodzoo.predictor.assessment.result import Missed, Part, Promise
+from oodzoo.predictor.assessment.testing import metric_interval
+from oodzoo.tasks.diagnosis.classes import diagnose_classes
 
 CLASSES = ["cat", "dog", "Cat"]
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import oodzoo
-from oodzoo.assessment.result import Promise, promise_of
-from oodzoo.assessment.testing import Z, metric_interval, wilson
-from oodzoo.errors import InputError
-from oodzoo.metrics import metric
+from oodzoo.core.errors import InputError
+from oodzoo.predictor.assessment.result import Promise, promise_of
+from oodzoo.predictor.assessment.testing import Z, metric_interval, wilson
 from oodzoo.predictor.parts import Provenance
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
+from oodzoo.tasks.metrics import metric
 
 # --- text and JSON -------------------------------------------------------------------------------
 

@@ -15,12 +15,12 @@ from tests.events.heard import Heard
 from tests.predictor.data import DOMAINS, Y, problem, rows, truth
 
 import oodzoo
-from oodzoo.assessment.samples import truth_of
-from oodzoo.diagnostics.labels import LabelDiagnosis
-from oodzoo.diagnostics.numbers import NumberDiagnosis
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.predictor.assessment.samples import truth_of
 from oodzoo.report.assessment_page import assessment_page
-from oodzoo.task import Kind, Task
+from oodzoo.tasks import Kind, Task
+from oodzoo.tasks.diagnosis.labels import LabelDiagnosis
+from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis
 
 
 def test_figures_are_those_of_the_predictions(

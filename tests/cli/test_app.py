@@ -23,7 +23,7 @@ from tests.report.example import example_run
 
 import oodzoo
 from oodzoo.cli import app
-from oodzoo.record import read_run
+from oodzoo.report.record import read_run
 from oodzoo.store.documents import sealed
 from oodzoo.zoo import ModelSpec
 

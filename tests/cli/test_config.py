@@ -9,11 +9,11 @@ import pytest
 import typer.main
 from tests.conftest import Run
 
-from oodzoo import record
 from oodzoo.cli import app
 from oodzoo.cli.config import WritesConfig, file_options
 from oodzoo.cli.run import run as run_command
 from oodzoo.pipeline.config import CONFIG_FILE, read_config
+from oodzoo.report import record
 from oodzoo.store.documents import sealed
 
 OPTIONS = file_options(run_command, leave_out="config_file")

@@ -15,7 +15,7 @@ from tests.striped import tiny_network, write_stripes
 import oodzoo
 from oodzoo.cli.evaluate import show_evaluation, show_main_rows, tune_device
 from oodzoo.cli.terminal import Terminal
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 
 Run = Callable[..., Any]
 

@@ -22,9 +22,9 @@ from tests.store import tiny
 from tests.store.tiny import content, files
 
 import oodzoo
-from oodzoo._io import is_temporary, temporary_name
-from oodzoo.record import PARTS, read_run
+from oodzoo.core.io import is_temporary, temporary_name
 from oodzoo.report import write_report
+from oodzoo.report.record import PARTS, read_run
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.testbed import load as load_bed
 

@@ -15,7 +15,7 @@ import typer.main
 
 from oodzoo.cli import app
 from oodzoo.cli.options import ZOO_HELP, compute_device, domain_weights, top_k_of
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 
 
 class Option(NamedTuple):

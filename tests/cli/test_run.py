@@ -17,8 +17,8 @@ from tests.cluster.data import write_zoo
 from tests.conftest import Run
 
 from oodzoo.demo import write_digits
-from oodzoo.record import read_run
-from oodzoo.testbed import TestBed, bed, results, runner
+from oodzoo.ranking.testbed import TestBed, bed, results, runner
+from oodzoo.report.record import read_run
 from oodzoo.zoo import load_zoo
 
 

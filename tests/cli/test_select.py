@@ -10,8 +10,8 @@ import numpy as np
 from tests.selection.data import arrays, store
 
 from oodzoo import FeatureStore, SpikeSlabSelector
-from oodzoo.features.source import StoreSource
-from oodzoo.selection.select import SelectionSummary, select_features
+from oodzoo.combining.selection import SelectionSummary, select_features
+from oodzoo.extraction.source import StoreSource
 
 Run = Callable[..., Any]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.testbed.data import store
 
-from oodzoo.evaluation.published import read_table
+from oodzoo.ranking.testbed.published import read_table
 
 Run = Callable[..., Any]
 

@@ -14,10 +14,10 @@ from tests.report.example import example_run
 
 from oodzoo.cli.terminal import WIDTH
 from oodzoo.cli.verdict import aligned, next_steps, verdict
-from oodzoo.diagnostics.classes import diagnose_classes
-from oodzoo.evaluation.advice import on_budget
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.record import PredictorSummary, Run
+from oodzoo.combining.evaluation.advice import on_budget
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.report.record import PredictorSummary, Run
+from oodzoo.tasks.diagnosis.classes import diagnose_classes
 from oodzoo.zoo import ModelSpec
 
 

@@ -14,7 +14,7 @@ from tests.conftest import Run
 
 from oodzoo.cli import inputs
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo.listing import ListedModel
 from oodzoo.zoo.sources import get_source

@@ -20,7 +20,7 @@ DRIVER = """
 import json, sys
 from tests.engine.tasks import work
 import oodzoo
-from oodzoo.engine.cluster import RayCluster
+from oodzoo.extraction.engines.cluster import RayCluster
 
 address, name, shared, *tasks = sys.argv[1:]
 with RayCluster(address, "cpu", oodzoo.__version__) as engine:

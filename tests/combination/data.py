@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from tests.evaluation.data import zoo
 
-from oodzoo.features.source import ArraySource, Facts
+from oodzoo.extraction.source import ArraySource, Facts
 
 Predictions = list[NDArray[np.float64]]
 Labels = list[NDArray[np.int64]]

@@ -15,17 +15,17 @@ from tests.oracles import combination as oracle
 from tests.oracles.outputs import best_setting
 from tests.oracles.ridge import left_out_ridge, split_classes
 
-from oodzoo.combination.adaptation import (
+from oodzoo.combining.adaptation import (
     ImageWeights,
     standardise,
     standardised_predictions,
     weigh_images,
 )
-from oodzoo.combination.predictions import SHARES, HeadPredictions
-from oodzoo.features.columns import Samples
-from oodzoo.heads.adaptive import Confusion
-from oodzoo.heads.kinds import folds_within
-from oodzoo.heads.ridge import SETTINGS
+from oodzoo.combining.predictions import SHARES, HeadPredictions
+from oodzoo.extraction.columns import Samples
+from oodzoo.linear.heads.adaptive import Confusion
+from oodzoo.linear.heads.kinds import folds_within
+from oodzoo.linear.heads.ridge import SETTINGS
 
 seeds = st.integers(0, 10_000)
 

@@ -13,21 +13,21 @@ from tests.oracles.contributions import contributions
 from tests.oracles.outputs import best_setting
 from tests.oracles.ridge import left_out_ridge, split_classes
 
-from oodzoo.combination.decision import (
+from oodzoo.combining.decision import (
     Decision,
     decide,
     left_out_columns_without,
     require_choice,
 )
-from oodzoo.combination.heads import Heads, choose_pool, left_out_pools, predict_with_heads
-from oodzoo.combination.pool import Limits
-from oodzoo.combination.verdict import CHOICES, recommend
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource
-from oodzoo.heads.kinds import folds_within
-from oodzoo.heads.ridge import SETTINGS
-from oodzoo.selection.select import select_features
+from oodzoo.combining.heads import Heads, choose_pool, left_out_pools, predict_with_heads
+from oodzoo.combining.pool import Limits
+from oodzoo.combining.selection import select_features
+from oodzoo.combining.verdict import CHOICES, recommend
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads.kinds import folds_within
+from oodzoo.linear.heads.ridge import SETTINGS
 
 ORDER = ["good", "best", "fair", "poor"]
 TIMES = {"poor": 1.0, "best": 8.0, "fair": 2.0, "good": 4.0}

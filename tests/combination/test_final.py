@@ -9,18 +9,18 @@ import pytest
 from numpy.typing import NDArray
 from tests.evaluation.data import task_zoo
 
-from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
-from oodzoo.combination.pool import Limits
-from oodzoo.combination.predictions import Head, HeadPredictions, fit_kind
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource
-from oodzoo.features.target import as_target
-from oodzoo.heads.adaptive import weighted_mean_and_std
-from oodzoo.heads.kinds import fit_head_of
-from oodzoo.heads.linear import LinearHead
-from oodzoo.task import Kind
+from oodzoo.combining.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
+from oodzoo.combining.heads import Heads, choose_pool, predict_with_heads
+from oodzoo.combining.pool import Limits
+from oodzoo.combining.predictions import Head, HeadPredictions, fit_kind
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.target import as_target
+from oodzoo.linear.heads.adaptive import weighted_mean_and_std
+from oodzoo.linear.heads.kinds import fit_head_of
+from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.tasks import Kind
 
 N = 40
 

@@ -12,18 +12,18 @@ from tests.combination.data import Costly, present, small
 from tests.evaluation.data import zoo
 from tests.oracles import combination as oracle
 
-from oodzoo.combination.heads import Heads, choose_pool, left_out_pools, predict_with_heads
-from oodzoo.combination.pool import Limits, PoolChooser
-from oodzoo.combination.predictions import (
+from oodzoo.combining.heads import Heads, choose_pool, left_out_pools, predict_with_heads
+from oodzoo.combining.pool import Limits, PoolChooser
+from oodzoo.combining.predictions import (
     SHARES,
     TRAINED,
     HeadPredictions,
     fit_kind,
     model_predictions,
 )
-from oodzoo.features.columns import Columns, Samples
-from oodzoo.features.source import ArraySource
-from oodzoo.heads.linear import LinearHead
+from oodzoo.extraction.columns import Columns, Samples
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads.linear import LinearHead
 
 
 @pytest.fixture(scope="module")

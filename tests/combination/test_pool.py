@@ -15,8 +15,8 @@ from tests.combination.data import predicted
 from tests.oracles import combination as oracle
 from tests.oracles import outputs as outputs_oracle
 
-from oodzoo.combination import pool
-from oodzoo.combination.pool import (
+from oodzoo.combining import pool
+from oodzoo.combining.pool import (
     LEAST_WEIGHT,
     Limits,
     PoolChooser,
@@ -24,10 +24,10 @@ from oodzoo.combination.pool import (
     likelihood_of_labels,
     qualities,
 )
-from oodzoo.combination.predictions import SHARES, TRAINED, Head, HeadPredictions
-from oodzoo.errors import InputError
-from oodzoo.heads.outputs import outputs_of
-from oodzoo.task import KINDS, Kind
+from oodzoo.combining.predictions import SHARES, TRAINED, Head, HeadPredictions
+from oodzoo.core.errors import InputError
+from oodzoo.linear.heads.outputs import outputs_of
+from oodzoo.tasks import KINDS, Kind
 
 seeds = st.integers(0, 10_000)
 several = settings(max_examples=10, deadline=None, derandomize=True)

@@ -13,8 +13,8 @@ from tests.heads.planted import planted
 from tests.oracles import outputs as oracle
 from tests.oracles.ridge import split_classes
 
-from oodzoo.combination import predictions
-from oodzoo.combination.predictions import (
+from oodzoo.combining import predictions
+from oodzoo.combining.predictions import (
     ALONE,
     SHARES,
     TRAINED,
@@ -24,11 +24,11 @@ from oodzoo.combination.predictions import (
     model_predictions,
     predict_left_out,
 )
-from oodzoo.features.columns import Columns, Samples
-from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.heads.kinds import folds_within
-from oodzoo.heads.ridge import SETTINGS
-from oodzoo.task import Kind
+from oodzoo.extraction.columns import Columns, Samples
+from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.linear.heads.kinds import folds_within
+from oodzoo.linear.heads.ridge import SETTINGS
+from oodzoo.tasks import Kind
 
 
 def require_equal(one: HeadPredictions, two: HeadPredictions) -> None:

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from tests.combination.data import present, small
 from tests.evaluation.data import zoo
 
-from oodzoo.combination.adaptation import (
+from oodzoo.combining.adaptation import (
     STANDARDISED,
     TargetPool,
     pool_for_target,
     standardised_predictions,
     weigh_images,
 )
-from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
-from oodzoo.combination.pool import Limits
-from oodzoo.combination.predictions import Head
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource
+from oodzoo.combining.heads import Heads, choose_pool, predict_with_heads
+from oodzoo.combining.pool import Limits
+from oodzoo.combining.predictions import Head
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import ArraySource
 
 TEST = "d2"
 

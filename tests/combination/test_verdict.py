@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import combination as oracle
 
-from oodzoo.combination.verdict import (
+from oodzoo.combining.verdict import (
     CHOICES,
     Estimate,
     is_as_accurate,

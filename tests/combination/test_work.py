@@ -10,12 +10,12 @@ import pytest
 from tests.evaluation.data import stored, zoo
 
 import oodzoo
-from oodzoo.combination import work
-from oodzoo.combination.predictions import model_predictions
-from oodzoo.engine.processes import Processes
-from oodzoo.engine.task import Worker
-from oodzoo.errors import InputError
-from oodzoo.features.source import ArraySource, StoreSource
+from oodzoo.combining import work
+from oodzoo.combining.predictions import model_predictions
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.engines.processes import Processes
+from oodzoo.extraction.engines.task import Worker
+from oodzoo.extraction.source import ArraySource, StoreSource
 from oodzoo.store.merge import merge_stores
 
 

@@ -11,9 +11,9 @@ from scipy.special import log_softmax
 from tests.joint_space import JointSpace, embeddings_of, joint_space, stored_space
 from tests.oracles import zero_shot as oracle
 
-from oodzoo.combination.final import fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combination.heads import Heads, Pool, choose_pool, predict_with_heads
-from oodzoo.combination.predictions import (
+from oodzoo.combining.final import fit_columns, fit_pool, fit_pool_for_target
+from oodzoo.combining.heads import Heads, Pool, choose_pool, predict_with_heads
+from oodzoo.combining.predictions import (
     FROM_ZERO_SHOT,
     SHARES,
     TRAINED,
@@ -25,11 +25,11 @@ from oodzoo.combination.predictions import (
     model_predictions,
     pool_columns,
 )
-from oodzoo.features.columns import Columns, normalise
-from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.features.target import as_target
-from oodzoo.heads.kinds import folds_within
-from oodzoo.heads.zero_shot import left_out_from_zero_shot
+from oodzoo.extraction.columns import Columns, normalise
+from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.extraction.target import as_target
+from oodzoo.linear.heads.kinds import folds_within
+from oodzoo.linear.heads.zero_shot import left_out_from_zero_shot
 from oodzoo.store.class_embeddings import ClassEmbeddings, write_class_embeddings
 
 

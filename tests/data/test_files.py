@@ -13,6 +13,9 @@ import msgspec
 import pytest
 from PIL import Image
 
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import find_file, remove_files, write_file
 from oodzoo.data import contents, files
 from oodzoo.data.contents import hashes, inspect, inspect_images, read_contents
 from oodzoo.data.files import (
@@ -32,9 +35,6 @@ from oodzoo.data.files import (
     read_bytes,
 )
 from oodzoo.data.listing import explaining_errors
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import find_file, remove_files, write_file
 
 CONTENT = b"P6 1 1 255 abc"
 TEXT = "naïve 犬"

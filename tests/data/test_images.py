@@ -23,11 +23,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, features
 
-from oodzoo._threads import Budget
+from oodzoo.core.errors import InputError
+from oodzoo.core.threads import Budget
 from oodzoo.data import files, images
 from oodzoo.data.files import UnreadableImageError, read_bytes, reading
 from oodzoo.data.images import ImageFacts, as_rgb, decode, decoding, examine, read
-from oodzoo.errors import InputError
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 DEEP = np.array([[0, 257, 32768, 65535]], dtype=np.uint16)
@@ -385,7 +385,7 @@ def test_lack_of_memory_is_transient(tmp_path: Path, step: str) -> None:
             file.truncate(100_000_000)
     program = """
 import resource, sys
-from oodzoo._threads import Budget
+from oodzoo.core.threads import Budget
 from oodzoo.data import files, images
 images.decode(open(sys.argv[1], "rb").read())
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 23)

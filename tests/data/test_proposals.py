@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles import domains as oracle
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.proposals import (
     MIN_IMAGES,
@@ -32,8 +33,7 @@ from oodzoo.data.proposals import (
     reasons,
 )
 from oodzoo.data.sources.columns import as_texts, read_metadata
-from oodzoo.errors import InputError
-from oodzoo.task import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 DAYS = st.dates(date(1900, 1, 1), date(2100, 12, 31))
 LABELS = [(label,) for label in "abc" * 40]

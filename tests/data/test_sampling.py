@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.listing import Sample
 from oodzoo.data.sampling import apportion, stratified_sample
-from oodzoo.errors import InputError
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 SIZES = st.dictionaries(
     st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), st.integers(1, 20), min_size=1

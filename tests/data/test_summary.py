@@ -17,7 +17,8 @@ from PIL import Image
 from tests.oracles import mixtures
 
 import oodzoo
-from oodzoo._html import html_text
+from oodzoo.core.html import html_text
+from oodzoo.core.remote.objects import RemoteFile
 from oodzoo.data.files import LocalFile, RemoteImage
 from oodzoo.data.listing import Sample, labels_of
 from oodzoo.data.summary import (
@@ -35,8 +36,7 @@ from oodzoo.data.summary_rows import (
     overlap,
     spreads,
 )
-from oodzoo.remote.objects import RemoteFile
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 tables = st.tuples(st.integers(2, 5), st.integers(2, 6)).flatmap(
     lambda shape: arrays(np.int64, shape, elements=st.integers(0, 9)).filter(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
-from oodzoo.errors import InputError
 
 WriteImage = Callable[[Path], Path]
 

@@ -21,17 +21,17 @@ from sklearn.metrics import (
     recall_score,
 )
 
-from oodzoo.diagnostics.classes import (
+from oodzoo.core.errors import InputError
+from oodzoo.tasks.diagnosis.classes import (
     ClassDiagnosis,
     ClassFigures,
     Mistake,
     add_up,
     diagnose_classes,
 )
-from oodzoo.diagnostics.labels import LabelDiagnosis, LabelFigures, diagnose_labels
-from oodzoo.diagnostics.numbers import NumberDiagnosis, diagnose_numbers
-from oodzoo.diagnostics.reliability import Bin, Reliability, merged, reliability
-from oodzoo.errors import InputError
+from oodzoo.tasks.diagnosis.labels import LabelDiagnosis, LabelFigures, diagnose_labels
+from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis, diagnose_numbers
+from oodzoo.tasks.diagnosis.reliability import Bin, Reliability, merged, reliability
 
 SEEDS = st.integers(0, 2**32 - 1)
 NAMES = ("ant", "bee", "cat", "dog")

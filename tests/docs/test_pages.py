@@ -14,7 +14,7 @@ from tests.docs.pages import DOCS, Command, File, run_page, steps
 from tests.fixtures import MODELS
 
 import oodzoo
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 

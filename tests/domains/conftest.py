@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 from oodzoo.store.writer import writing
 
 N = 240

@@ -12,8 +12,10 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import GroupKFold, KFold
 from tests.oracles import domains as oracle
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.proposals import MIN_IMAGES
-from oodzoo.domains.clusters import (
+from oodzoo.extraction.source import ArraySource
+from oodzoo.ranking.domains.clusters import (
     PER_MODEL,
     Floats,
     choose,
@@ -24,8 +26,6 @@ from oodzoo.domains.clusters import (
     separability,
     stability_of,
 )
-from oodzoo.errors import InputError
-from oodzoo.features.source import ArraySource
 
 RNG = np.random.default_rng(0)
 N = 90

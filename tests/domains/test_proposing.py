@@ -17,9 +17,9 @@ from tests.domains.conftest import Hidden
 import oodzoo
 from oodzoo import InputError, propose_domains, use_domains
 from oodzoo.data.proposals import Candidate
-from oodzoo.domains.proposing import compare_rankings, rank_by_each
-from oodzoo.domains.result import CAUTION, DomainProposals, Sensitivity
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
+from oodzoo.ranking.domains.proposing import compare_rankings, rank_by_each
+from oodzoo.ranking.domains.result import CAUTION, DomainProposals, Sensitivity
 from oodzoo.ranking.result import Ranking
 from oodzoo.store.feature_store import FeatureStore
 

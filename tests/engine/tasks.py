@@ -10,8 +10,8 @@ from pathlib import Path
 
 from joblib import cpu_count
 
-from oodzoo.engine.task import Work, Worker
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.engines.task import Work, Worker
 
 
 def work(name: str, shared: bytes | Path = b"") -> Work:

@@ -10,9 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.engine.choice import Part, array_device, open_engine, parse_devices, parse_part
-from oodzoo.engine.processes import Processes
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.engines.choice import (
+    Part,
+    array_device,
+    open_engine,
+    parse_devices,
+    parse_part,
+)
+from oodzoo.extraction.engines.processes import Processes
 
 
 @given(st.integers(1, 10**9 - 1), st.data())

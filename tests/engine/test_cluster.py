@@ -13,8 +13,8 @@ from tests.conftest import Run
 from tests.docs.pages import File, run_page, steps
 from tests.raylets import Cluster, cluster, free_ports, needs_ray
 
-from oodzoo.engine.cluster import RayCluster
-from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.core.errors import InputError, MissingPackageError
+from oodzoo.extraction.engines.cluster import RayCluster
 
 
 @pytest.fixture(scope="module")

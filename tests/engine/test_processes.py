@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.engine.tasks import work
 
-from oodzoo.engine.processes import _PROGRAM, Processes
-from oodzoo.engine.task import (
+from oodzoo.extraction.engines.processes import _PROGRAM, Processes
+from oodzoo.extraction.engines.task import (
     ATTEMPTS,
     Hello,
     Reply,
@@ -45,7 +45,7 @@ import signal
 import sys
 from pathlib import Path
 from tests.engine.tasks import work
-from oodzoo.engine.processes import Processes
+from oodzoo.extraction.engines.processes import Processes
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also if started in the background
 try:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import StoreSource
-from oodzoo.task import Kind
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import StoreSource
+from oodzoo.tasks import Kind
 
 Arrays = dict[str, NDArray[np.float64]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.evaluation.test_learning_curve import curve
 
-from oodzoo.evaluation.advice import (
+from oodzoo.combining.evaluation.advice import (
     Advice,
     most_useful,
     on_budget,
@@ -14,8 +14,8 @@ from oodzoo.evaluation.advice import (
     on_target,
     on_tuning,
 )
-from oodzoo.evaluation.learning_curve import FewerDomains
-from oodzoo.evaluation.rows import Gain
+from oodzoo.combining.evaluation.learning_curve import FewerDomains
+from oodzoo.combining.evaluation.rows import Gain
 
 
 def test_a_budget() -> None:

@@ -10,10 +10,9 @@ from tests.combination.data import Costly
 from tests.evaluation.data import zoo
 
 import oodzoo
-from oodzoo.combination.decision import decide
-from oodzoo.combination.heads import predict_with_heads
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.judge import (
+from oodzoo.combining.decision import decide
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.combining.evaluation.judge import (
     Judge,
     Limited,
     Rankings,
@@ -21,8 +20,9 @@ from oodzoo.evaluation.judge import (
     limited_final,
     limited_fold,
 )
-from oodzoo.evaluation.settings import Settings, resolve_trials
-from oodzoo.features.source import ArraySource
+from oodzoo.combining.evaluation.settings import Settings, resolve_trials
+from oodzoo.combining.heads import predict_with_heads
+from oodzoo.extraction.source import ArraySource
 from oodzoo.ranking.constraints import Limits
 from oodzoo.ranking.ranker import orders_for_test_domains
 

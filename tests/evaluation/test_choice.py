@@ -10,21 +10,21 @@ from tests.combination.data import Costly
 from tests.evaluation.data import zoo
 
 import oodzoo
-from oodzoo.combination.decision import decide
-from oodzoo.combination.heads import choose_pool, predict_with_heads
-from oodzoo.combination.pool import Limits
-from oodzoo.evaluation.choice import (
+from oodzoo.combining.decision import decide
+from oodzoo.combining.evaluation.choice import (
     Candidate,
     Choice,
     Predicted,
     choose,
     random_features,
 )
-from oodzoo.evaluation.rows import measures
-from oodzoo.evaluation.training import TrainingView, fast_trainer
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource
-from oodzoo.heads.kinds import fit_head_of
+from oodzoo.combining.evaluation.rows import measures
+from oodzoo.combining.evaluation.training import TrainingView, fast_trainer
+from oodzoo.combining.heads import choose_pool, predict_with_heads
+from oodzoo.combining.pool import Limits
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.ranking.ranker import orders_for_test_domains
 
 

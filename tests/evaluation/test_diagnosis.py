@@ -12,15 +12,15 @@ from sklearn.metrics import confusion_matrix
 from tests.evaluation.data import stored, task_zoo, zoo
 
 import oodzoo
-from oodzoo.combination.heads import choose_pool, predict_with_heads
-from oodzoo.combination.verdict import CHOICES
-from oodzoo.diagnostics.classes import diagnose_classes
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.choice import choose
-from oodzoo.evaluation.diagnosis import failing_class, weak_points
-from oodzoo.evaluation.scoring import diagnose_choice, score_choice, trial_rows
-from oodzoo.evaluation.training import TrainingView, fast_trainer
-from oodzoo.features.source import ArraySource
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.combining.evaluation.choice import choose
+from oodzoo.combining.evaluation.diagnosis import failing_class, weak_points
+from oodzoo.combining.evaluation.scoring import diagnose_choice, score_choice, trial_rows
+from oodzoo.combining.evaluation.training import TrainingView, fast_trainer
+from oodzoo.combining.heads import choose_pool, predict_with_heads
+from oodzoo.combining.verdict import CHOICES
+from oodzoo.extraction.source import ArraySource
+from oodzoo.tasks.diagnosis.classes import diagnose_classes
 
 
 def agree(result: Evaluation) -> bool:

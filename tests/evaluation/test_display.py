@@ -6,7 +6,7 @@ import re
 
 from tests.evaluation.test_rows import row
 
-from oodzoo.evaluation.result import rows_as_html, rows_as_text
+from oodzoo.combining.evaluation.result import rows_as_html, rows_as_text
 
 
 def cells(html: str) -> list[list[str]]:

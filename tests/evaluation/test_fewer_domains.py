@@ -10,10 +10,14 @@ import pytest
 from tests.evaluation.data import stored, zoo
 from tests.oracles.ridge import left_out_ridge
 
-from oodzoo.combination.heads import predict_with_heads
-from oodzoo.evaluation.learning_curve import FewerDomains, metric_of_all, with_fewer_domains
-from oodzoo.features.source import ArraySource
-from oodzoo.heads.ridge import SETTINGS
+from oodzoo.combining.evaluation.learning_curve import (
+    FewerDomains,
+    metric_of_all,
+    with_fewer_domains,
+)
+from oodzoo.combining.heads import predict_with_heads
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads.ridge import SETTINGS
 
 
 def test_it_equals_heads_trained_without_each_other_domain() -> None:
@@ -52,5 +56,5 @@ def test_it_is_kept_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     source = stored(tmp_path, *zoo(n=12, n_domains=3))
     models, heads = dict.fromkeys(source.domains, "fair"), predict_with_heads(source)
     found = with_fewer_domains(source, models, heads)
-    monkeypatch.delattr("oodzoo.evaluation.learning_curve.PATHS")  # what computes it
+    monkeypatch.delattr("oodzoo.combining.evaluation.learning_curve.PATHS")  # what computes it
     assert with_fewer_domains(source, models, heads) == found

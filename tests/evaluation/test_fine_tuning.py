@@ -15,12 +15,18 @@ from tests.evaluation.data import stored, zoo
 from tests.striped import SIZE, require_tuning, tiny_network, write_stripes
 
 import oodzoo
-from oodzoo._io import locked
-from oodzoo.errors import InputError
-from oodzoo.evaluation import fine_tuning
-from oodzoo.evaluation.fine_tuning import Request, TunedFold, find_images, fine_tune, n_runs
+from oodzoo.combining.evaluation import fine_tuning
+from oodzoo.combining.evaluation.fine_tuning import (
+    Request,
+    TunedFold,
+    find_images,
+    fine_tune,
+    n_runs,
+)
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import locked
 from oodzoo.events import Listener, Stage
-from oodzoo.features.source import StoreSource
+from oodzoo.extraction.source import StoreSource
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.tuner import Tuner
 

@@ -11,8 +11,8 @@ from tests.evaluation.data import stored, task_zoo, zoo
 
 import oodzoo
 from oodzoo.events import Listener
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import StoreSource
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import StoreSource
 from oodzoo.store.local import update_local
 
 

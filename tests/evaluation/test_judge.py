@@ -9,9 +9,9 @@ import numpy as np
 from tests.evaluation.data import stored, zoo
 from tests.evaluation.test_settings import settings
 
-from oodzoo.combination.heads import predict_with_heads
-from oodzoo.evaluation.judge import Judge, Rankings
-from oodzoo.features.source import FeatureSource
+from oodzoo.combining.evaluation.judge import Judge, Rankings
+from oodzoo.combining.heads import predict_with_heads
+from oodzoo.extraction.source import FeatureSource
 
 
 def _judge(source: FeatureSource, lines: list[str]) -> Judge:

@@ -10,14 +10,14 @@ import pytest
 from tests.evaluation.data import stored, zoo
 
 import oodzoo
-from oodzoo.combination.adaptation import pool_for_target
-from oodzoo.combination.decision import Decision
-from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
-from oodzoo.evaluation.choice import Candidate, Choice, Predicted, choose
-from oodzoo.evaluation.scoring import score_choice
-from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource, FeatureSource
+from oodzoo.combining.adaptation import pool_for_target
+from oodzoo.combining.decision import Decision
+from oodzoo.combining.evaluation.choice import Candidate, Choice, Predicted, choose
+from oodzoo.combining.evaluation.scoring import score_choice
+from oodzoo.combining.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
+from oodzoo.combining.heads import Heads, choose_pool, predict_with_heads
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import ArraySource, FeatureSource
 from oodzoo.ranking.ranker import orders_for_test_domains, rank_for_test_domains
 from oodzoo.ranking.result import Ranking
 

@@ -15,9 +15,8 @@ from tests.evaluation.data import stored, task_zoo, zoo
 from tests.oracles import evaluation as oracle
 
 import oodzoo
-from oodzoo.combination.heads import predict_with_heads
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.learning_curve import (
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.combining.evaluation.learning_curve import (
     CurvePoint,
     LearningCurve,
     Part,
@@ -27,9 +26,10 @@ from oodzoo.evaluation.learning_curve import (
     parts_of,
     places,
 )
-from oodzoo.features.source import ArraySource
-from oodzoo.heads.kinds import folds_within
-from oodzoo.task import Kind
+from oodzoo.combining.heads import predict_with_heads
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads.kinds import folds_within
+from oodzoo.tasks import Kind
 
 
 def curve(*averages: float, spread: float = 0.0, metric: str = "accuracy") -> LearningCurve:
@@ -117,7 +117,7 @@ def test_it_is_kept_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     source = stored(tmp_path, *zoo(n=18))
     models, heads = dict.fromkeys(source.domains, "fair"), predict_with_heads(source)
     found = learning_curve(source, models, heads)
-    monkeypatch.delattr("oodzoo.evaluation.learning_curve._metrics")  # what computes it
+    monkeypatch.delattr("oodzoo.combining.evaluation.learning_curve._metrics")  # what computes it
     assert learning_curve(source, models, heads) == found
 
 

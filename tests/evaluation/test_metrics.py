@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, mean_absolute_error, r2_score
 from tests.oracles import evaluation as oracle
 
-from oodzoo.evaluation.rows import (
+from oodzoo.combining.evaluation.rows import (
     BINS,
     accuracy,
     balanced_accuracy,

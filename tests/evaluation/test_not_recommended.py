@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from tests.report.example import example_run
 
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.recommended import TITLES
-from oodzoo.evaluation.result import why_not_the_highest
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.combining.evaluation.recommended import TITLES
+from oodzoo.combining.evaluation.result import why_not_the_highest
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 from tests.evaluation.data import task_zoo, zoo
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.task import Kind
+from oodzoo.core.errors import InputError
+from oodzoo.tasks import Kind
 
 
 def test_more_models_than_there_are() -> None:

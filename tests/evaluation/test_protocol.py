@@ -15,19 +15,19 @@ from tests.oracles import outputs
 from tests.oracles.combination import pool
 
 import oodzoo
-from oodzoo.combination.decision import decide
-from oodzoo.combination.heads import choose_pool, predict_with_heads
-from oodzoo.combination.predictions import fit_kind
-from oodzoo.evaluation.protocol import few_samples
-from oodzoo.features.columns import Columns
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource
-from oodzoo.heads import kinds
-from oodzoo.heads.kinds import folds_within
-from oodzoo.heads.paths import C_GRID
-from oodzoo.heads.ridge import RIDGES
-from oodzoo.selection.select import select_features
-from oodzoo.task import Kind
+from oodzoo.combining.decision import decide
+from oodzoo.combining.evaluation.protocol import few_samples
+from oodzoo.combining.heads import choose_pool, predict_with_heads
+from oodzoo.combining.predictions import fit_kind
+from oodzoo.combining.selection import select_features
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads import kinds
+from oodzoo.linear.heads.kinds import folds_within
+from oodzoo.linear.heads.paths import C_GRID
+from oodzoo.linear.heads.ridge import RIDGES
+from oodzoo.tasks import Kind
 
 
 def test_every_row_equals_the_protocol_written_out() -> None:

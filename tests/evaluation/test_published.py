@@ -13,9 +13,9 @@ from tests.evaluation.data import task_zoo, zoo
 from tests.evaluation.test_result import evaluation
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.published import (
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.core.errors import InputError
+from oodzoo.ranking.testbed.published import (
     N_DOMAINS,
     accuracies,
     feature_ratios,
@@ -26,7 +26,7 @@ from oodzoo.evaluation.published import (
 
 
 def test_every_cell_of_the_table_is_read() -> None:
-    path = Path(str(files("oodzoo.testbed"))) / "paper" / "accuracy.csv"
+    path = Path(str(files("oodzoo.ranking.testbed"))) / "paper" / "accuracy.csv"
     with path.open(newline="") as file:
         rows = {row.pop("method"): row for row in csv.DictReader(file)}
     ratios = rows.pop("F. Ratio (% )")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oodzoo.evaluation.recommended import (
+from oodzoo.combining.evaluation.recommended import (
     Recommended,
     chosen_otherwise,
     compared,

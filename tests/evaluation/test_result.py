@@ -11,10 +11,10 @@ from tests.evaluation.data import task_zoo, zoo
 from tests.evaluation.test_rows import row
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.recommended import Recommended, described
-from oodzoo.task import Kind, Task
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.combining.evaluation.recommended import Recommended, described
+from oodzoo.core.errors import InputError
+from oodzoo.tasks import Kind, Task
 
 
 def recommended(**changes: Any) -> Recommended:

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from oodzoo.errors import InputError
-from oodzoo.evaluation.rows import Aggregation, Cell, Measures, Row
+from oodzoo.combining.evaluation.rows import Aggregation, Cell, Measures, Row
+from oodzoo.core.errors import InputError
 
 
 def row(*accuracies: float) -> Row:

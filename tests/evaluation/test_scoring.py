@@ -9,9 +9,9 @@ from tests.combination.data import Costly
 from tests.evaluation.data import task_zoo, zoo
 
 import oodzoo
-from oodzoo.combination.heads import predict_with_heads
-from oodzoo.features.source import ArraySource
-from oodzoo.metrics import contributions
+from oodzoo.combining.heads import predict_with_heads
+from oodzoo.extraction.source import ArraySource
+from oodzoo.tasks.metrics import contributions
 
 
 def test_a_class_of_the_test_domain_only_is_misclassified() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from oodzoo.errors import InputError
-from oodzoo.evaluation.settings import Settings
+from oodzoo.combining.evaluation.settings import Settings
+from oodzoo.core.errors import InputError
 
 
 def settings(**changed: Any) -> Settings:

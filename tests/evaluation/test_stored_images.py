@@ -10,9 +10,9 @@ from tests.evaluation.data import stored, zoo
 from tests.striped import tiny_network, write_stripes
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.evaluation.fine_tuning import find_images, require_store
-from oodzoo.features.source import ArraySource, StoreSource
+from oodzoo.combining.evaluation.fine_tuning import find_images, require_store
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.source import ArraySource, StoreSource
 
 pytest.importorskip("onnx")
 

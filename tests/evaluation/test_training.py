@@ -10,12 +10,12 @@ from tests.evaluation.data import zoo
 from tests.heads.partition import require_whole
 
 import oodzoo
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.training import TrainingView, _inside, fast_trainer
-from oodzoo.features.columns import Columns, Samples
-from oodzoo.features.source import ArraySource
-from oodzoo.heads.domainbed import sweep
-from oodzoo.heads.kinds import fit_head_of
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.combining.evaluation.training import TrainingView, _inside, fast_trainer
+from oodzoo.extraction.columns import Columns, Samples
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads.domainbed import sweep
+from oodzoo.linear.heads.kinds import fit_head_of
 
 
 def test_a_view_has_the_training_domains_only() -> None:

@@ -10,12 +10,12 @@ import pytest
 from tests.evaluation.data import zoo
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.fine_tuning import TunedFold, with_fine_tuned
-from oodzoo.evaluation.rows import TunedFacts
-from oodzoo.evaluation.what_if import _of_options
-from oodzoo.features.source import ArraySource
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.combining.evaluation.fine_tuning import TunedFold, with_fine_tuned
+from oodzoo.combining.evaluation.rows import TunedFacts
+from oodzoo.combining.evaluation.what_if import _of_options
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.source import ArraySource
 
 FACTS = TunedFacts("average 0.5", 3e-5, 50.0, 30.0, "cuda")
 

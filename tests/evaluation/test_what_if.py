@@ -11,8 +11,8 @@ from tests.combination.data import Costly
 from tests.evaluation.data import stored, task_zoo, zoo
 
 import oodzoo
-from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.advice import KINDS
+from oodzoo.combining.evaluation import Evaluation
+from oodzoo.combining.evaluation.advice import KINDS
 
 TIMES = {"poor": 1.0, "best": 1.0, "fair": 1.0, "good": 1.0}
 

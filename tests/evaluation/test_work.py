@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.data import stored, zoo
 
 import oodzoo
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.events import Listener
 
 

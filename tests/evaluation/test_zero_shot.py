@@ -13,10 +13,10 @@ from tests.joint_space import embeddings_of, joint_space, stored_space
 from tests.oracles import zero_shot as oracle
 
 import oodzoo
-from oodzoo.combination.heads import predict_with_heads
-from oodzoo.evaluation.judge import Judge, Rankings
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.features.source import StoreSource
+from oodzoo.combining.evaluation.judge import Judge, Rankings
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.heads import predict_with_heads
+from oodzoo.extraction.source import StoreSource
 from oodzoo.store.class_embeddings import write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from tests.events.heard import Heard
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.events.listener import plain_facts
 from oodzoo.events import Events, Listener, LogFile, Stage, extent
-from oodzoo.events.listener import plain_facts
-from oodzoo.features.source import ArraySource
+from oodzoo.extraction.source import ArraySource
 
 # --- listener ----------------------------------------------------------------------------------
 

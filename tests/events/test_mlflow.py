@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import oodzoo
-from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.events import MLflowListener, TensorBoardListener
 
 mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
@@ -111,7 +111,7 @@ def test_a_part_of_mlflow_that_is_not_installed_is_named(uri: str) -> None:
     """The client without SQLAlchemy is enough for a server, but not for a database."""
     script = (
         "import sys; sys.modules['sqlalchemy'] = None\n"
-        "from oodzoo.errors import MissingPackageError\n"
+        "from oodzoo.core.errors import MissingPackageError\n"
         "from oodzoo.events import MLflowListener\n"
         "try: MLflowListener(sys.argv[1])\n"
         "except MissingPackageError as error: print(error)\n"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from oodzoo.core.events.notebook import SWITCH
 from oodzoo.events import NotebookProgress
-from oodzoo.events.notebook import SWITCH
 
 nbformat = pytest.importorskip("nbformat")
 NotebookClient = pytest.importorskip("nbclient").NotebookClient
@@ -79,7 +79,7 @@ def test_progress_can_be_turned_off(outputs: dict[str, list[Any]]) -> None:
 def test_what_the_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, str]] = []
     now = [100.0]
-    monkeypatch.setattr("oodzoo.events.notebook.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("oodzoo.core.events.notebook.time.monotonic", lambda: now[0])
     monkeypatch.setattr("IPython.display.display", Line(seen).display)
     progress = NotebookProgress()
     progress.start("run")

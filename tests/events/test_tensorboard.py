@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.events import TensorBoardListener
 
 pytest.importorskip("tensorboard", reason="TensorBoard is not installed")

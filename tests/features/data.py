@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.features.config import Extraction
+from oodzoo.extraction.config import Extraction
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import Model, ModelSpec
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oodzoo.engine.processes import Processes
-from oodzoo.engine.task import Reply, Work, Worker
-from oodzoo.features import work as real
+from oodzoo.extraction import work as real
+from oodzoo.extraction.engines.processes import Processes
+from oodzoo.extraction.engines.task import Reply, Work, Worker
 from oodzoo.store.writer import StoreWriter
 
 FOLDER = "OODZOO_TEST_FOLDER"

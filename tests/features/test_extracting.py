@@ -30,10 +30,10 @@ from tests.features.data import (
 )
 
 import oodzoo
+from oodzoo.core.errors import InputError
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import UnreadableImageError
-from oodzoo.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
 

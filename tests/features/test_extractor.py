@@ -22,16 +22,16 @@ from tests.events.heard import Heard
 from tests.features.data import Extract, MakeModel, Tree, Zoo, one_of, spoil
 from tests.features.dying import CULPRIT, FOLDER, Troubled
 
-from oodzoo._io import is_temporary
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import is_temporary
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.engine.choice import Part
-from oodzoo.engine.processes import Processes
-from oodzoo.engine.task import Engine, Reply, Work
-from oodzoo.errors import InputError
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import extract_part, run_extraction
-from oodzoo.features.extractor import Extractor
-from oodzoo.features.work import ExtractionJob
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.engines.choice import Part
+from oodzoo.extraction.engines.processes import Processes
+from oodzoo.extraction.engines.task import Engine, Reply, Work
+from oodzoo.extraction.extract import extract_part, run_extraction
+from oodzoo.extraction.extractor import Extractor
+from oodzoo.extraction.work import ExtractionJob
 from oodzoo.store import index as store_index
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
@@ -163,8 +163,8 @@ import sys
 from pathlib import Path
 from tests.features.dying import Troubled
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
 from oodzoo.store import index
 from oodzoo.zoo import load_zoo
 

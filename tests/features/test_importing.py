@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.features.data import Stamps, Tree
 
-from oodzoo.errors import InputError
-from oodzoo.features.config import Extraction
-from oodzoo.features.feature_files import read_feature_files
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import StoreSource
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.config import Extraction
+from oodzoo.extraction.feature_files import read_feature_files
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import StoreSource
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.removal import remove_models
@@ -228,7 +228,7 @@ def test_npz_is_checked_before_it_is_unpacked(
 ) -> None:
     """Its arrays may be thousands of times larger than the file."""
     file, memory = npz(tmp_path / "a.npz"), 3 * N * (4 * 4 + 4 * 3 + 16)
-    monkeypatch.setattr("oodzoo.features.feature_files.available_memory", lambda: memory)
+    monkeypatch.setattr("oodzoo.extraction.feature_files.available_memory", lambda: memory)
     with pytest.raises(InputError, match=r"takes .* kB, but 1\.6 kB of memory are available"):
         import_features([file], tmp_path / "s")
 

@@ -20,12 +20,12 @@ from tests.predictor import conftest as fixtures
 from tests.small_clip import WIDTH, small_clip
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
-from oodzoo.features.members import find_spec
-from oodzoo.features.timing import PASSES
-from oodzoo.features.work import ModelShards, cut_tasks
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.members import find_spec
+from oodzoo.extraction.timing import PASSES
+from oodzoo.extraction.work import ModelShards, cut_tasks
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.writer import PlannedShard

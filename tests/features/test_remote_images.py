@@ -11,13 +11,13 @@ import pytest
 from tests.s3 import Bucket
 
 import oodzoo
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.cache import cached_file
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import RemoteFile, list_files
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import Sample
-from oodzoo.errors import InputError
-from oodzoo.features.loop import AHEAD, Fetching
-from oodzoo.remote.cache import cached_file
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import RemoteFile, list_files
+from oodzoo.extraction.loop import AHEAD, Fetching
 from oodzoo.zoo import ModelSpec
 
 # --- remote images -----------------------------------------------------------------------------

@@ -21,9 +21,9 @@ from sklearn.datasets import load_digits
 from tests.features.data import Extract, Stamps, Tree, Zoo
 from tests.killing import STEP, Children, children, needs_fork
 
-from oodzoo import _io
+from oodzoo.core import io as _io
 from oodzoo.demo.digits import DOMAINS, deal_domains, draw_digit
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 
@@ -35,7 +35,9 @@ pytestmark = needs_fork
 
 @pytest.fixture(scope="module")
 def kill() -> Iterator[Children]:
-    with children("oodzoo.features.extract", "oodzoo.features.importing", "onnxruntime") as started:
+    with children(
+        "oodzoo.extraction.extract", "oodzoo.extraction.importing", "onnxruntime"
+    ) as started:
         yield started
 
 
@@ -129,7 +131,7 @@ def test_an_import_killed_before_any_change(
     moment = 1
     while kill.killed(
         moment,
-        "oodzoo.features.importing:import_features",
+        "oodzoo.extraction.importing:import_features",
         [file],
         store := tmp_path / f"s{moment}",
     ):

@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.store.data import flip
 
-from oodzoo.errors import InputError
-from oodzoo.features import cache
-from oodzoo.features.cache import read_cached, write_cached
-from oodzoo.features.columns import Columns
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import (
+from oodzoo.core.errors import InputError
+from oodzoo.extraction import cache
+from oodzoo.extraction.cache import read_cached, write_cached
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import (
     ArraySource,
     FeatureSource,
     StoreSource,
@@ -27,7 +27,7 @@ from oodzoo.features.source import (
     groups_of,
     total_cost,
 )
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 # --- source ------------------------------------------------------------------------------------
 

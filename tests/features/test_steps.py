@@ -16,13 +16,13 @@ from PIL import Image
 from tests.events.heard import Heard
 from tests.features.data import Extract, Zoo
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.files import TextFile
-from oodzoo.errors import InputError
-from oodzoo.features.config import Extraction, ExtractionConfig, PassTime, Timing
-from oodzoo.features.forward import Job, run_jobs
-from oodzoo.features.pixels import Decoding, HashedFile
-from oodzoo.features.progress import ExtractionProgress
-from oodzoo.features.timing import Timings, time_passes
+from oodzoo.extraction.config import Extraction, ExtractionConfig, PassTime, Timing
+from oodzoo.extraction.forward import Job, run_jobs
+from oodzoo.extraction.pixels import Decoding, HashedFile
+from oodzoo.extraction.progress import ExtractionProgress
+from oodzoo.extraction.timing import Timings, time_passes
 from oodzoo.store.local import read_local, update_local
 from oodzoo.zoo import load_model
 from oodzoo.zoo.callable import model_from_callable

@@ -27,14 +27,14 @@ from tests.fixtures import draw_digits
 from tests.ranking.data import saved, simulate_models
 
 import oodzoo
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.errors import InputError
-from oodzoo.features.adding import add_unlabelled
-from oodzoo.features.config import Extraction
-from oodzoo.features.extract import open_unlabelled
-from oodzoo.features.source import ArraySource, StoreSource, as_source
-from oodzoo.features.target import FEWEST_IMAGES, Target, as_target
+from oodzoo.extraction.adding import add_unlabelled
+from oodzoo.extraction.config import Extraction
+from oodzoo.extraction.extract import open_unlabelled
+from oodzoo.extraction.source import ArraySource, StoreSource, as_source
+from oodzoo.extraction.target import FEWEST_IMAGES, Target, as_target
 from oodzoo.store.contents import read_model
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
@@ -248,8 +248,8 @@ def test_the_second_time_no_model_is_loaded(
     def load(*_: object, **__: object) -> None:
         raise AssertionError("a model is loaded")
 
-    monkeypatch.setattr("oodzoo.features.members.load_network", load)
-    monkeypatch.setattr("oodzoo.features.adding.writing", load)
+    monkeypatch.setattr("oodzoo.extraction.members.load_network", load)
+    monkeypatch.setattr("oodzoo.extraction.adding.writing", load)
     done = add(store, shutil.copytree(new, tmp_path / "new"))  # elsewhere
     assert (done.decoded, done.shards) == (0, 0)
     assert tree(store) == before

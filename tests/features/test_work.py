@@ -18,13 +18,13 @@ from tests.features.data import Tree, Zoo
 
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import LocalFile
-from oodzoo.engine.choice import Part
-from oodzoo.engine.task import Work, Worker
-from oodzoo.features import work as features_work
-from oodzoo.features.config import Extraction, ExtractionConfig
-from oodzoo.features.members import LoadedModel
-from oodzoo.features.planning import planned_part
-from oodzoo.features.work import (
+from oodzoo.extraction import work as features_work
+from oodzoo.extraction.config import Extraction, ExtractionConfig
+from oodzoo.extraction.engines.choice import Part
+from oodzoo.extraction.engines.task import Work, Worker
+from oodzoo.extraction.members import LoadedModel
+from oodzoo.extraction.planning import planned_part
+from oodzoo.extraction.work import (
     MODELS_PER_TASK,
     TASKS_PER_SLOT,
     Done,
@@ -215,7 +215,7 @@ def test_models_that_do_not_fit_into_memory_are_forgotten(
         return found
 
     monkeypatch.setattr(ExtractionConfig, "load", watch)
-    monkeypatch.setattr("oodzoo.features.loop.available_memory", lambda: 0)
+    monkeypatch.setattr("oodzoo.extraction.loop.available_memory", lambda: 0)
     done = run(job, ModelShards(names, "", ["00000-00000", "00000-00001", "00000-00002"]))
     assert done.written.keys() == set(names)
     assert present == [0, 1, 1]  # one that is used next, and not all before it

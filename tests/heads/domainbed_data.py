@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from oodzoo.backend import backend
-from oodzoo.heads.domainbed.protocol import Hyperparameters, Split, folds, split
-from oodzoo.heads.domainbed.training import Group, Problem
+from oodzoo.core.backend import backend
+from oodzoo.linear.heads.domainbed.protocol import Hyperparameters, Split, folds, split
+from oodzoo.linear.heads.domainbed.training import Group, Problem
 
 GROUPS = [
     Group(0, 0, Hyperparameters(1e-3, 0.0, 4, 0.0)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from oodzoo.features.columns import Samples
+from oodzoo.extraction.columns import Samples
 
 
 def numbers(n: int, d: int, n_outputs: int, n_domains: int, seed: int = 0) -> Samples:

@@ -6,7 +6,7 @@ from collections.abc import Set
 
 import numpy as np
 
-from oodzoo.features.columns import Samples
+from oodzoo.extraction.columns import Samples
 
 SHAPES = [(80, 6), (60, 100), (48, 24)]
 """More samples than features, fewer, and both, depending on the domains left out."""

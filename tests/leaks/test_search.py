@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tests.leaks.data import extract_copies, planted
 from tests.oracles import leaks as oracle
 
-from oodzoo.errors import InputError
-from oodzoo.leaks import search, space
-from oodzoo.leaks.search import Plan, Search, Task, TopPairs, plan_pairs
-from oodzoo.leaks.space import FeatureSpace, Whitening, choose_models, list_samples
+from oodzoo.core.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.leaks import search, space
+from oodzoo.store.leaks.search import Plan, Search, Task, TopPairs, plan_pairs
+from oodzoo.store.leaks.space import FeatureSpace, Whitening, choose_models, list_samples
 
 # --- whitened features -----------------------------------------------------------------------
 

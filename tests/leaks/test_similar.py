@@ -13,9 +13,9 @@ from tests.leaks.data import Planted, extract_copies, planted
 from tests.oracles import leaks as oracle
 
 from oodzoo.data.files import ImageFile, LocalFile
-from oodzoo.leaks.pairs import MOST, NearDuplicates, Pair, Pairs
-from oodzoo.leaks.similar import SIDE, correlation, correlations, similar_images, thumbnails
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.leaks.pairs import MOST, NearDuplicates, Pair, Pairs
+from oodzoo.store.leaks.similar import SIDE, correlation, correlations, similar_images, thumbnails
 
 
 def places(found: NearDuplicates) -> dict[tuple[int, int], float]:

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 from tests.oracles import adaptive as oracle
 
-from oodzoo.errors import InputError
-from oodzoo.heads.adaptive import (
+from oodzoo.core.errors import InputError
+from oodzoo.linear.heads.adaptive import (
     MIN_IMAGES,
     AdaptingDomain,
     AdaptiveHead,
@@ -22,7 +22,7 @@ from oodzoo.heads.adaptive import (
     estimate_mixture,
     weighted_mean_and_std,
 )
-from oodzoo.heads.linear import LinearHead
+from oodzoo.linear.heads.linear import LinearHead
 
 seeds = st.integers(0, 10_000)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from oodzoo.backend import Backend, backend, backend_of, to_numpy
-from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.core.backend import Backend, backend, backend_of, to_numpy
+from oodzoo.core.errors import InputError, MissingPackageError
 
 RNG = np.random.default_rng(0)
 

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from tests.oracles import contributions as oracle
 from tests.oracles.ridge import left_out_ridge
 
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource
-from oodzoo.heads.ridge import SETTINGS
-from oodzoo.selection import consistent, contributions
-from oodzoo.selection.select import Selection, select_features
+from oodzoo.combining.selection import Selection, select_features
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads.ridge import SETTINGS
+from oodzoo.linear.selection import consistent, contributions
 
 Floats = NDArray[np.float64]
 

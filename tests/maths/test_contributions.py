@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tests.oracles import contributions as oracle
 from tests.selection.data import arrays, store
 
-from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.selection import contributions as module
-from oodzoo.selection.contributions import Contributions, contributions
-from oodzoo.selection.select import select_features
+from oodzoo.combining.selection import select_features
+from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.linear.selection import contributions as module
+from oodzoo.linear.selection.contributions import Contributions, contributions
 
 Floats = NDArray[np.float64]
 

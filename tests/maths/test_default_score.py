@@ -19,9 +19,9 @@ from tests.oracles import unseen as oracle
 from tests.ranking.data import Arrays, Data, lacking, moments_of, simulate_models
 
 import oodzoo
-from oodzoo.features.columns import Samples
-from oodzoo.features.source import as_source
-from oodzoo.heads.linear import fit_head
+from oodzoo.extraction.columns import Samples
+from oodzoo.extraction.source import as_source
+from oodzoo.linear.heads.linear import fit_head
 from oodzoo.ranking.agreement import Agreement, Labels, Predictions, agreement_with_vote
 from oodzoo.ranking.folds import Stability, leave_one_domain_out
 from oodzoo.ranking.intervals import covariance_of_means

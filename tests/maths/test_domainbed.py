@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.heads.partition import require_whole
 
-from oodzoo.heads.domainbed.protocol import (
+from oodzoo.linear.heads.domainbed.protocol import (
     Hyperparameters,
     folds,
     hyperparameters,
     seed_hash,
     split,
 )
-from oodzoo.heads.domainbed.rules import Record, cell, chosen
+from oodzoo.linear.heads.domainbed.rules import Record, cell, chosen
 
 
 def test_splits_differ_between_trials_and_domains() -> None:

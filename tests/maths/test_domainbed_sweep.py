@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.heads.partition import require_whole
 
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Samples
-from oodzoo.heads.domainbed import RULES, sweep
-from oodzoo.heads.domainbed.protocol import hyperparameters
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Samples
+from oodzoo.linear.heads.domainbed import RULES, sweep
+from oodzoo.linear.heads.domainbed.protocol import hyperparameters
 
 
 def planted(n_domains: int = 3, each: int = 24, n_classes: int = 3) -> Samples:

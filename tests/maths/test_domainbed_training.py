@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.heads.domainbed_data import GROUPS, problem
 
-from oodzoo.backend import backend
-from oodzoo.heads.domainbed.protocol import Hyperparameters, Split
-from oodzoo.heads.domainbed.training import (
+from oodzoo.core.backend import backend
+from oodzoo.linear.heads.domainbed.protocol import Hyperparameters, Split
+from oodzoo.linear.heads.domainbed.training import (
     Block,
     Group,
     Noise,

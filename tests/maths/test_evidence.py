@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import bayes
 
-from oodzoo.backend import backend, to_numpy
-from oodzoo.errors import InputError
-from oodzoo.evidence import (
+from oodzoo.core.backend import backend, to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.linear.evidence import (
     NOISE_FLOOR,
     RESIDUAL_FREEDOM,
     RIDGE_RANGE,

@@ -27,12 +27,12 @@ from tests.ranking.data import (
     simulate_domains,
 )
 
-from oodzoo import moments as moments_module
-from oodzoo.backend import Backend, backend, to_numpy
-from oodzoo.errors import InputError
-from oodzoo.evidence import Spectrum, decompose, maximise_evidence
-from oodzoo.features.source import ArraySource
-from oodzoo.moments import Moments, merge
+from oodzoo.core.backend import Backend, backend, to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear import moments as moments_module
+from oodzoo.linear.evidence import Spectrum, decompose, maximise_evidence
+from oodzoo.linear.moments import Moments, merge
 from oodzoo.ranking.folds import (
     Fold,
     Stability,
@@ -44,7 +44,7 @@ from oodzoo.ranking.folds import (
 from oodzoo.ranking.inputs import Inputs, read_inputs
 from oodzoo.ranking.ridge import RIDGES, RidgePath, Transfer, into, mean_into
 from oodzoo.ranking.zood import discriminability
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 quick = settings(max_examples=12, deadline=None)
 seeds = st.integers(0, 10_000)

@@ -18,15 +18,15 @@ from tests.oracles import outputs as oracle
 from tests.oracles.ridge import split_classes, split_ridge
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from oodzoo._threads import LARGE
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Samples
-from oodzoo.features.source import ArraySource
-from oodzoo.heads import left_out
-from oodzoo.heads import samples as module
-from oodzoo.heads.classes import require_classes_to_tell_apart, require_two_classes
-from oodzoo.heads.groups import group_numbers, grouped_folds
-from oodzoo.heads.kinds import (
+from oodzoo.core.errors import InputError
+from oodzoo.core.threads import LARGE
+from oodzoo.extraction.columns import Samples
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.heads import left_out
+from oodzoo.linear.heads import samples as module
+from oodzoo.linear.heads.classes import require_classes_to_tell_apart, require_two_classes
+from oodzoo.linear.heads.groups import group_numbers, grouped_folds
+from oodzoo.linear.heads.kinds import (
     PATHS,
     ByDomain,
     best_setting,
@@ -35,14 +35,14 @@ from oodzoo.heads.kinds import (
     left_out_metrics,
     split_without,
 )
-from oodzoo.heads.left_out import Split, call_for_sets, predict_splits_by
-from oodzoo.heads.linear import LinearHead
-from oodzoo.heads.outputs import outputs_of, relative_errors
-from oodzoo.heads.paths import C_GRID
-from oodzoo.heads.ridge import RIDGES, SETTINGS, left_out_ridges
-from oodzoo.heads.samples import mean_and_std, standardised
-from oodzoo.task import KINDS, Kind
-from oodzoo.task.strata import strata
+from oodzoo.linear.heads.left_out import Split, call_for_sets, predict_splits_by
+from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.linear.heads.outputs import outputs_of, relative_errors
+from oodzoo.linear.heads.paths import C_GRID
+from oodzoo.linear.heads.ridge import RIDGES, SETTINGS, left_out_ridges
+from oodzoo.linear.heads.samples import mean_and_std, standardised
+from oodzoo.tasks import KINDS, Kind
+from oodzoo.tasks.strata import strata
 
 
 def made(kind: Kind, n: int = 48, d: int = 6, n_domains: int = 3) -> Samples:

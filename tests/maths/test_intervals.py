@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tests.oracles import intervals as oracle
 from tests.oracles.intervals import probability_of_largest_t, t_statistics
 
-from oodzoo.features.source import Facts
+from oodzoo.extraction.source import Facts
 from oodzoo.ranking.intervals import (
     Comparison,
     covariance_of_means,

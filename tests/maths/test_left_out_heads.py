@@ -18,20 +18,20 @@ from tests.oracles import zero_shot as zero_shot_oracle
 from tests.oracles.paths import left_out_path
 from tests.oracles.ridge import left_out_ridge, split_classes, split_ridge
 
-from oodzoo.backend import backend
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Samples, normalise
-from oodzoo.heads import paths, ridge
-from oodzoo.heads.left_out import Split
-from oodzoo.heads.linear import LinearHead, fit_head
-from oodzoo.heads.multilabel import fit_label_head, left_out_labels
-from oodzoo.heads.paths import C_GRID, label_likelihood, left_out_paths
-from oodzoo.heads.regression import (
+from oodzoo.core.backend import backend
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Samples, normalise
+from oodzoo.linear.heads import paths, ridge
+from oodzoo.linear.heads.left_out import Split
+from oodzoo.linear.heads.linear import LinearHead, fit_head
+from oodzoo.linear.heads.multilabel import fit_label_head, left_out_labels
+from oodzoo.linear.heads.paths import C_GRID, label_likelihood, left_out_paths
+from oodzoo.linear.heads.regression import (
     fit_regression_head,
     left_out_regressions,
     predict_regression_splits,
 )
-from oodzoo.heads.ridge import (
+from oodzoo.linear.heads.ridge import (
     RIDGES,
     SETTINGS,
     TEMPERATURES,
@@ -40,7 +40,7 @@ from oodzoo.heads.ridge import (
     predict_ridge_splits,
     solve_split,
 )
-from oodzoo.heads.zero_shot import (
+from oodzoo.linear.heads.zero_shot import (
     fit_from_zero_shot,
     left_out_from_zero_shot,
     left_out_zero_shot,

@@ -13,13 +13,13 @@ from tests.heads.planted import planted
 from tests.oracles.logistic import minimum, objective
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from oodzoo import _threads
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Samples
-from oodzoo.heads import linear
-from oodzoo.heads.linear import TOLERANCE, LinearHead, fit_head
-from oodzoo.heads.logistic import minimise
-from oodzoo.heads.paths import C_GRID
+from oodzoo.core import threads as _threads
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Samples
+from oodzoo.linear.heads import linear
+from oodzoo.linear.heads.linear import TOLERANCE, LinearHead, fit_head
+from oodzoo.linear.heads.logistic import minimise
+from oodzoo.linear.heads.paths import C_GRID
 
 
 def standardised(samples: Samples) -> NDArray[np.float64]:
@@ -164,7 +164,7 @@ def test_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where features are too many to be copied, all is done in float32 on all rows."""
     samples = planted(80, 6, 3, 3)
     copied = fit_head(samples, 3)
-    monkeypatch.setattr("oodzoo.heads.linear._COPY_BYTES", 0)
+    monkeypatch.setattr("oodzoo.linear.heads.linear._COPY_BYTES", 0)
     found = fit_head(samples, 3)
     assert found.C == copied.C
     np.testing.assert_allclose(

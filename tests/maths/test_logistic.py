@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.oracles.logistic import direction, minimum, objective
 
-from oodzoo.heads import logistic
-from oodzoo.heads.batched import Batch, minimise_batch
-from oodzoo.heads.logistic import Dual, Matrix, Memory, Primal, gradient_at_zero, minimise
+from oodzoo.linear.heads import logistic
+from oodzoo.linear.heads.batched import Batch, minimise_batch
+from oodzoo.linear.heads.logistic import Dual, Matrix, Memory, Primal, gradient_at_zero, minimise
 
 N, D, C = 40, 12, 0.1
 

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from sklearn.covariance import oas
 from tests.oracles import scores as oracle
 
-from oodzoo import moments as module
-from oodzoo.backend import Backend, backend, to_numpy
-from oodzoo.errors import InputError
-from oodzoo.moments import Moments, merge, oas_shrinkage
+from oodzoo.core.backend import Backend, backend, to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.linear import moments as module
+from oodzoo.linear.moments import Moments, merge, oas_shrinkage
 
 FIELDS = ("feature_sum", "gram", "products", "label_sum", "label_squares", "label_scatter")
 Sample = tuple[NDArray[np.float64], NDArray[np.int64]]

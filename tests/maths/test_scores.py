@@ -31,9 +31,9 @@ from tests.oracles import scores as oracle
 from tests.oracles import zero_shot as zero_shot_oracle
 
 from oodzoo import InputError, scores
-from oodzoo.backend import Backend
-from oodzoo.features.source import ArraySource
-from oodzoo.scores.compute import compute_score
+from oodzoo.core.backend import Backend
+from oodzoo.extraction.source import ArraySource
+from oodzoo.ranking.scores.compute import compute_score
 
 
 def close(value: float, rel: float = 1e-6) -> Any:
@@ -309,7 +309,7 @@ def test_small_overlaps_are_resolved() -> None:
 def test_knn_in_blocks(monkeypatch: pytest.MonkeyPatch, backend: str, block: Any) -> None:
     """Also where most neighbours tie, and some samples are zero."""
     if block:
-        monkeypatch.setattr("oodzoo.scores._knn._block_shape", lambda *_: block)
+        monkeypatch.setattr("oodzoo.ranking.scores._knn._block_shape", lambda *_: block)
     p = problem(60, 10, 5)
     for k in (1, 4, 25, 200):
         expected = oracle.knn(*p, k=k)
@@ -505,8 +505,8 @@ def test_features_are_held_at_most_once(name: str, monkeypatch: pytest.MonkeyPat
     """In the number type of the source; from moments, not at all."""
     assert (scores.get(name).from_moments is None) == (name in ON_ARRAYS)
     monkeypatch.setattr(Backend, "block_bytes", 2**16)
-    monkeypatch.setattr("oodzoo.features.source.BLOCK_ROWS", 256)
-    monkeypatch.setattr("oodzoo.moments._MIN_ROWS", 256)
+    monkeypatch.setattr("oodzoo.extraction.source.BLOCK_ROWS", 256)
+    monkeypatch.setattr("oodzoo.linear.moments._MIN_ROWS", 256)
     n, d = (3_000, 200) if name == "knn" else (12_000, 40)  # O(n²)
     X = np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
     y, domains = np.arange(n) % 20, np.arange(n) // (n // 3)
@@ -517,7 +517,7 @@ def test_features_are_held_at_most_once(name: str, monkeypatch: pytest.MonkeyPat
     compute_score(ArraySource({"net": X[::7]}, y[::7], domains[::7]), score, "net")  # imports
     tracemalloc.start()
     if name == "nleep":  # the mixture is scikit-learn's
-        monkeypatch.setattr("oodzoo.scores._nleep._score", lambda *_: 0.0)
+        monkeypatch.setattr("oodzoo.ranking.scores._nleep._score", lambda *_: 0.0)
     if name == "parc":
         score = scores.Score("parc", lambda X, y: scores.parc(X, y, max_samples=100))
     if name == "knn":

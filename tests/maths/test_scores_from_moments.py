@@ -14,12 +14,12 @@ from tests.maths.score_problems import SHAPES, Problem, direct, few, problem, pr
 from tests.oracles import scores as oracle
 
 from oodzoo import InputError, scores
-from oodzoo.backend import backend
-from oodzoo.features.source import ArraySource
-from oodzoo.moments import domain_moments
-from oodzoo.scores.compute import compute_score
-from oodzoo.scores.inputs import as_classes, generator, stratified_folds, stratified_order
-from oodzoo.scores.statistics import (
+from oodzoo.core.backend import backend
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.moments import domain_moments
+from oodzoo.ranking.scores.compute import compute_score
+from oodzoo.ranking.scores.inputs import as_classes, generator, stratified_folds, stratified_order
+from oodzoo.ranking.scores.statistics import (
     Discriminant,
     log_softmax,
     principal_components,
@@ -27,7 +27,7 @@ from oodzoo.scores.statistics import (
     spectrum,
     standardise,
 )
-from oodzoo.scores.stream import LARGEST_OFFSET, Stream
+from oodzoo.ranking.scores.stream import LARGEST_OFFSET, Stream
 
 NAMES = [name for name in scores.names() if scores.get(name).from_moments is not None]
 NUMPY = backend()
@@ -97,7 +97,7 @@ def test_offsets_blocks_and_classes(
     found = compute_score(source, scores.get(name), "net", ["1", "2"], device)
     assert found == pytest.approx(direct(name, rest), rel=1e-9)
     expected = from_moments(name, problem(300, 6, 3), device)
-    monkeypatch.setattr("oodzoo.features.source.BLOCK_ROWS", 7)
+    monkeypatch.setattr("oodzoo.extraction.source.BLOCK_ROWS", 7)
     assert from_moments(name, problem(300, 6, 3), device) == pytest.approx(expected, rel=1e-9)
 
 

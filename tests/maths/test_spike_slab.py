@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.oracles import spike_slab as oracle
 from tests.selection.data import Floats, linear_problem
 
-from oodzoo.backend import backend, to_numpy
-from oodzoo.selection.gauss_seidel import GramSweeps, SampleSweeps, Sweeps
-from oodzoo.selection.spike_slab import Data, SampleData, stochastic_em, variational_em
+from oodzoo.core.backend import backend, to_numpy
+from oodzoo.linear.selection.gauss_seidel import GramSweeps, SampleSweeps, Sweeps
+from oodzoo.linear.selection.spike_slab import Data, SampleData, stochastic_em, variational_em
 
 
 def data(X: Floats, Y: Floats, device: str | None = None) -> Data:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from oodzoo.errors import InputError
-from oodzoo.selection.spike_slab import Data, SampleData, variational_em
-from oodzoo.selection.target_scale import RULES, TargetMoments, scale_moments, scale_samples
+from oodzoo.core.errors import InputError
+from oodzoo.linear.selection.spike_slab import Data, SampleData, variational_em
+from oodzoo.linear.selection.target_scale import RULES, TargetMoments, scale_moments, scale_samples
 
 Floats = NDArray[np.float64]
 

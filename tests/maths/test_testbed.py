@@ -17,12 +17,16 @@ from tests.oracles import correlation as oracle
 from tests.oracles import ties as ties_oracle
 from tests.testbed.data import ACCURACY, NEARLY, PERFECT, REVERSED, column
 
-from oodzoo.errors import InputError
-from oodzoo.evaluation.published import read_table
+from oodzoo.core.errors import InputError
 from oodzoo.ranking.intervals import CONFIDENCE
-from oodzoo.testbed import Agreement, Column, TestBed, compare, judge, paper
-from oodzoo.testbed.agreement import Resampled, UnseenDomain, agreement, mean_agreement, mean_of
-from oodzoo.testbed.correlation import (
+from oodzoo.ranking.testbed.agreement import (
+    Resampled,
+    UnseenDomain,
+    agreement,
+    mean_agreement,
+    mean_of,
+)
+from oodzoo.ranking.testbed.correlation import (
     Difference,
     Kind,
     behind,
@@ -34,6 +38,8 @@ from oodzoo.testbed.correlation import (
     simultaneous_intervals,
     tied_pairs,
 )
+from oodzoo.ranking.testbed.published import read_table
+from oodzoo.testbed import Agreement, Column, TestBed, compare, judge, paper
 
 KINDS: list[Kind] = ["weighted_tau", "tau"]
 THEIRS = {"weighted_tau": scipy.stats.weightedtau, "tau": scipy.stats.kendalltau}

@@ -15,7 +15,7 @@ from tests.conftest import Run
 from tests.evaluation.data import task_zoo, zoo
 
 import oodzoo
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 
 MESSAGES = {
     "rank": [

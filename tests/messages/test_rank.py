@@ -14,7 +14,7 @@ from tests.ranking.test_tasks import models
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.features.source import ArraySource, Facts
+from oodzoo.extraction.source import ArraySource, Facts
 from oodzoo.ranking.constraints import Constraints, apply
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.top_k import parse_top_k

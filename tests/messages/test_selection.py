@@ -10,9 +10,9 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from oodzoo import InputError, SpikeSlabSelector, select_features
-from oodzoo.features.source import ArraySource
-from oodzoo.moments import Moments
-from oodzoo.selection.target_scale import TargetMoments
+from oodzoo.extraction.source import ArraySource
+from oodzoo.linear.moments import Moments
+from oodzoo.linear.selection.target_scale import TargetMoments
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(20, 4))

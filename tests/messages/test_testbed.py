@@ -14,8 +14,8 @@ import pytest
 from tests.testbed.data import arrays, source
 
 from oodzoo import InputError
+from oodzoo.ranking.testbed.external import read_timm_results, read_values
 from oodzoo.testbed import Column, judge, load, run
-from oodzoo.testbed.external import read_timm_results, read_values
 
 
 @pytest.fixture

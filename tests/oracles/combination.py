@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 from scipy.stats import ttest_1samp
 from tests.oracles.outputs import quality
 
-from oodzoo.heads.outputs import outputs_of
-from oodzoo.task import Kind
+from oodzoo.linear.heads.outputs import outputs_of
+from oodzoo.tasks import Kind
 
 Floats = NDArray[Any]
 Labels = NDArray[np.int64]

@@ -9,7 +9,7 @@ import numpy as np
 from tests.oracles.outputs import best_setting
 from tests.oracles.ridge import split_classes
 
-from oodzoo.heads.ridge import SETTINGS
+from oodzoo.linear.heads.ridge import SETTINGS
 
 
 def accuracy(probabilities: Any, labels: Any) -> float:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from oodzoo.errors import InputError
-from oodzoo.features.config import ExtractionConfig
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.pipeline.config import RunConfig
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.pipeline.config import (
     Option,
     Value,

@@ -14,14 +14,14 @@ from tests.events.heard import Heard
 from tests.fixtures import draw_digits
 
 import oodzoo
-from oodzoo._io import locked
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import locked
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo import write_digits
-from oodzoo.errors import InputError
 from oodzoo.events import Listener
-from oodzoo.features.config import ExtractionConfig
+from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.pipeline import RunConfig
-from oodzoo.record import Example, Run, read_run
+from oodzoo.report.record import Example, Run, read_run
 from oodzoo.store.places import model_folder
 from oodzoo.store.sync import sync_store
 from oodzoo.zoo import ModelSpec, load_zoo

@@ -16,8 +16,6 @@ from tests.report.example import example_run
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import EmbeddedFile, LocalFile, ObjectImage, read_bytes
 from oodzoo.data.listing import Sample
-from oodzoo.diagnostics.classes import Mistake
-from oodzoo.leaks.similar import similar_images
 from oodzoo.pipeline.examples import (
     EXAMPLES,
     choose_examples,
@@ -27,6 +25,8 @@ from oodzoo.pipeline.examples import (
     stored_file,
 )
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.leaks.similar import similar_images
+from oodzoo.tasks.diagnosis.classes import Mistake
 
 
 @pytest.fixture(scope="module")

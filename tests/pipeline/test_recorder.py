@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.events import Events
 from oodzoo.pipeline.stages import Recorder
-from oodzoo.record import NAME, DataSummary, PredictorSummary, Stage, read_run
+from oodzoo.report.record import NAME, DataSummary, PredictorSummary, Stage, read_run
 
 MADE = PredictorSummary("model", ("net",), "digest")
 

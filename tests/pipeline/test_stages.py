@@ -12,7 +12,7 @@ from tests.events.heard import Heard
 
 from oodzoo.events import Events, Listener, Stage
 from oodzoo.pipeline.stages import Recorder, Stages
-from oodzoo.record import NAME, PredictorSummary, read_run
+from oodzoo.report.record import NAME, PredictorSummary, read_run
 
 
 def counted(calls: list[str], name: str) -> Callable[[Listener], PredictorSummary]:
@@ -52,7 +52,7 @@ def run(
 @pytest.fixture(autouse=True)
 def plain_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two stages with the same simple type, so that no data are needed."""
-    from oodzoo import record
+    from oodzoo.report import record
 
     monkeypatch.setitem(record.PARTS, "selection", record.PARTS["predictor"])
 

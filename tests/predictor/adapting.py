@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 import oodzoo
-from oodzoo.features.columns import Samples
-from oodzoo.features.source import StoreSource
-from oodzoo.heads.adaptive import AdaptiveHead, Confusion
-from oodzoo.heads.linear import LinearHead, fit_head
-from oodzoo.heads.samples import mean_and_std, standardised
+from oodzoo.extraction.columns import Samples
+from oodzoo.extraction.source import StoreSource
+from oodzoo.linear.heads.adaptive import AdaptiveHead, Confusion
+from oodzoo.linear.heads.linear import LinearHead, fit_head
+from oodzoo.linear.heads.samples import mean_and_std, standardised
 
 
 def with_adaptive(predictor: oodzoo.Predictor, store: oodzoo.FeatureStore) -> oodzoo.Predictor:

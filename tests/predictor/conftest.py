@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import oodzoo
-from oodzoo._packages import optional_package
-from oodzoo.errors import MissingPackageError
+from oodzoo.core.errors import MissingPackageError
+from oodzoo.core.packages import optional_package
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.torchvision_import import import_torchvision
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 Y = np.tile(["no", "yes"], 45)
 DOMAINS = np.repeat(["a", "b", "c"], 30)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import oodzoo
-from oodzoo._packages import optional_package
-from oodzoo.errors import MissingPackageError
-from oodzoo.features.columns import Columns
-from oodzoo.heads.linear import LinearHead
+from oodzoo.core.errors import MissingPackageError
+from oodzoo.core.packages import optional_package
+from oodzoo.extraction.columns import Columns
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.card import is_own_card, model_card
 from oodzoo.predictor.card_metadata import card_metadata, plain
 from oodzoo.predictor.gaussian import TrainingGaussian

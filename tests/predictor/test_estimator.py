@@ -28,7 +28,7 @@ from tests.predictor.data import DOMAINS, Y, problem, rows, truth
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 
 def opened(paths: Any) -> list[Image.Image]:

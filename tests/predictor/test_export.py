@@ -19,7 +19,7 @@ from tests.predictor.data import DOMAINS, Y
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.errors import MissingPackageError
+from oodzoo.core.errors import MissingPackageError
 from oodzoo.predictor import resizing
 from oodzoo.zoo import ModelSpec
 

@@ -21,10 +21,10 @@ from tests.zoo.data import CROP, VIT, save_checkpoint
 from tests.zoo.small_onnx import require_converter
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
-from oodzoo.task import Kind
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
+from oodzoo.tasks import Kind
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.layers import with_layer
 

@@ -17,10 +17,10 @@ from tests.fixtures import draw_digits
 
 import oodzoo
 from oodzoo import Evaluation, InputError
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.heads.kinds import fit_head_of
-from oodzoo.selection.select import SelectionSummary
+from oodzoo.combining.selection import SelectionSummary
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.zoo import ModelSpec
 
 TIMES = {"poor": 1.0, "best": 9.0, "fair": 2.0, "good": 4.0}

@@ -21,7 +21,7 @@ from tests.zoo.data import SQUASH, VIT, save_checkpoint
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo._io import locked
+from oodzoo.core.io import locked
 from oodzoo.predictor.card import model_card
 from oodzoo.predictor.parts import Cost
 from oodzoo.zoo import ModelSpec

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import gaussian as oracle
 
-from oodzoo.features.columns import Samples
+from oodzoo.extraction.columns import Samples
 from oodzoo.predictor import gaussian
 from oodzoo.predictor.gaussian import fit_gaussian
 

@@ -17,8 +17,8 @@ from tests.text_models import WORDS, save_text_model
 import oodzoo
 from oodzoo import InputError
 from oodzoo.data.files import LocalFile
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
 from oodzoo.predictor import Prediction, Unreadable
 from oodzoo.predictor.images import image_files
 from oodzoo.predictor.inputs import BATCH_SIZE, batches

@@ -11,11 +11,11 @@ from tests.evaluation.data import zoo
 from tests.predictor.data import changed
 
 import oodzoo
-from oodzoo.combination.heads import choose_pool, left_out_pools, predict_with_heads
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.heads.kinds import PATHS, ByDomain, split_without
+from oodzoo.combining.heads import choose_pool, left_out_pools, predict_with_heads
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
 from oodzoo.predictor.left_out import confidence_curve, measure_left_out
 from oodzoo.predictor.prediction_sets import measure_class_sets
 

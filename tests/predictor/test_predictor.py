@@ -13,9 +13,9 @@ from sklearn.metrics import average_precision_score, r2_score
 from tests.predictor.data import DOMAINS, Y, changed, problem, rows, truth, used
 
 import oodzoo
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.predictor import Prediction
-from oodzoo.task import Kind, Task
+from oodzoo.tasks import Kind, Task
 from oodzoo.zoo import ModelSpec, load_model
 
 KINDS: tuple[Kind, ...] = ("regression", "multilabel")

@@ -20,11 +20,11 @@ from tests.s3 import Bucket
 
 import oodzoo
 from oodzoo import InputError
+from oodzoo.core.remote.cache import cached_file
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.remote.objects import list_files, read_file, remove_files, write_file
 from oodzoo.predictor import remote
 from oodzoo.predictor.card import model_card
-from oodzoo.remote.cache import cached_file
-from oodzoo.remote.location import Url, parse_location
-from oodzoo.remote.objects import list_files, read_file, remove_files, write_file
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.predictor.resizing import build_resizing, require_resizable
 from oodzoo.zoo import Geometry
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import WriteImage
 
-from oodzoo._io import require_folder_name
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import require_folder_name
 from oodzoo.data.files import LocalFile
-from oodzoo.errors import InputError
 from oodzoo.predictor.input_lists import BadLine, ImageFinder, Line, ListedImage, read_lines
 from oodzoo.predictor.sorting import UNSURE, Sorter, folder_names
 

@@ -12,9 +12,9 @@ import pytest
 from tests.killing import Children, children, needs_fork
 
 import oodzoo
-from oodzoo._io import remove_stale, temporary_name
 from oodzoo.cli import main
 from oodzoo.cli.predict import _replacing
+from oodzoo.core.io import remove_stale, temporary_name
 from oodzoo.predictor.temporaries import new_folder
 
 Process = Callable[..., subprocess.Popen[str]]

@@ -19,9 +19,9 @@ from tests.predictor.data import DOMAINS, Y, changed, rows
 from tests.striped import SIZE, require_tuning, striped_predictor, tiny_network, write_stripes
 
 import oodzoo
-from oodzoo.errors import InputError
-from oodzoo.features.source import StoreSource
-from oodzoo.heads.linear import LinearHead
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.source import StoreSource
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.tuned import (
     extract_models,

@@ -16,8 +16,8 @@ import pytest
 from tests.striped import require_tuning, striped_predictor, tiny_network, write_stripes
 
 import oodzoo
-from oodzoo._io import temporary_name
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import temporary_name
 from oodzoo.events import Listener
 from oodzoo.predictor.tuning import remove_checkpoints, tune_settings
 from oodzoo.tuning.settings import TuneSettings

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oodzoo.errors import InputError
-from oodzoo.racing.policy import (
+from oodzoo.core.errors import InputError
+from oodzoo.ranking.racing.policy import (
     POOL,
     REFERENCES,
     SHARE,

@@ -15,12 +15,12 @@ from tests.fixtures import draw_digits
 from tests.killing import Children, children, needs_fork
 
 import oodzoo
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
-from oodzoo.features.config import Extraction, ExtractionConfig
-from oodzoo.features.extract import run_extraction
-from oodzoo.racing.policy import POOL
-from oodzoo.racing.race import Race, race
+from oodzoo.extraction.config import Extraction, ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
+from oodzoo.ranking.racing.policy import POOL
+from oodzoo.ranking.racing.race import Race, race
 from oodzoo.zoo import ModelSpec
 
 MODELS = (

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo.features.importing import import_features
-from oodzoo.moments import Moments
+from oodzoo.extraction.importing import import_features
+from oodzoo.linear.moments import Moments
 from oodzoo.ranking.folds import Fold, leave_one_domain_out
 
 Data = dict[str, tuple[NDArray[Any], NDArray[Any]]]

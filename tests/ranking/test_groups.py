@@ -14,7 +14,7 @@ from tests.oracles import folds as oracle
 from tests.ranking.data import Arrays, Data, folds_of, simulate_models
 
 import oodzoo
-from oodzoo.features.source import ArraySource
+from oodzoo.extraction.source import ArraySource
 from oodzoo.ranking.folds import Fold, leave_one_domain_out, leave_two_domains_out
 from oodzoo.ranking.inputs import Inputs, SharedGroups, read_inputs
 from oodzoo.ranking.ranker import rank_for_test_domains

@@ -24,9 +24,9 @@ from tests.oracles.intervals import new_domain_interval, pareto_optimal
 from tests.ranking.data import Arrays, Data, moments_of, saved, simulate_models
 
 import oodzoo
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import open_unlabelled, run_extraction
-from oodzoo.features.source import ArraySource
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import open_unlabelled, run_extraction
+from oodzoo.extraction.source import ArraySource
 from oodzoo.ranking import ranker
 from oodzoo.ranking.folds import leave_one_domain_out
 from oodzoo.ranking.ranker import normalised_weights, rank_for_test_domains

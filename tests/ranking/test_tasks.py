@@ -13,7 +13,7 @@ from tests.oracles import unseen as oracle
 
 import oodzoo
 from oodzoo.ranking.ridge import RIDGES
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 KINDS: tuple[Kind, ...] = ("regression", "multilabel")
 

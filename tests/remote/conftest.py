@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from oodzoo.remote.location import Url
+from oodzoo.core.remote.location import Url
 
 
 @pytest.fixture(autouse=True)

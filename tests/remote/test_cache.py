@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from tests.s3 import Bucket
 
-from oodzoo._io import temporary_name
-from oodzoo.errors import DiskError, InputError
-from oodzoo.remote.cache import cache_folder, cache_size, cached_file, drop_cached, keep_copy
-from oodzoo.remote.failures import RemoteError
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import RemoteFile, find_file, write_file
+from oodzoo.core.errors import DiskError, InputError
+from oodzoo.core.io import temporary_name
+from oodzoo.core.remote.cache import cache_folder, cache_size, cached_file, drop_cached, keep_copy
+from oodzoo.core.remote.failures import RemoteError
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import RemoteFile, find_file, write_file
 
 
 def put(place: Url, name: str, content: bytes) -> RemoteFile:
@@ -122,8 +122,8 @@ def test_what_killed_processes_left_is_removed(
 
 PROGRAM = """
 import sys
-from oodzoo.remote.cache import cached_file
-from oodzoo.remote.objects import RemoteFile
+from oodzoo.core.remote.cache import cached_file
+from oodzoo.core.remote.objects import RemoteFile
 for line in sys.argv[1:]:
     url, size, version = line.split("|")
     assert len(cached_file(RemoteFile(url, int(size), version)).read_bytes()) == int(size)

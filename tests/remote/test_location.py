@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url, is_url, parse_location, url_of_path
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url, is_url, parse_location, url_of_path
 
 NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)
 URLS = ["s3://b", "gs://b/x", "memory://x", "S3A://b", "git+ssh://h/x"]

@@ -12,11 +12,11 @@ import pytest
 from tests.killing import needs_fork
 from tests.s3 import Bucket
 
-from oodzoo.errors import InputError, MissingPackageError
-from oodzoo.remote import objects
-from oodzoo.remote.failures import RemoteError
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import (
+from oodzoo.core.errors import InputError, MissingPackageError
+from oodzoo.core.remote import objects
+from oodzoo.core.remote.failures import RemoteError
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import (
     RemoteFile,
     create_file,
     find_file,

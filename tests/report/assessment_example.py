@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from oodzoo.assessment.result import Missed, OutOfDomain, Part, Promise, TestResult
-from oodzoo.assessment.testing import metric_interval
 from oodzoo.data.files import EmbeddedFile, ImageFile
-from oodzoo.diagnostics.classes import diagnose_classes
-from oodzoo.diagnostics.labels import diagnose_labels
-from oodzoo.diagnostics.numbers import diagnose_numbers
-from oodzoo.task import Kind
+from oodzoo.predictor.assessment.result import Missed, OutOfDomain, Part, Promise, TestResult
+from oodzoo.predictor.assessment.testing import metric_interval
+from oodzoo.tasks import Kind
+from oodzoo.tasks.diagnosis.classes import diagnose_classes
+from oodzoo.tasks.diagnosis.labels import diagnose_labels
+from oodzoo.tasks.diagnosis.numbers import diagnose_numbers
 
 _DIAGNOSE: dict[Kind, Any] = {
     "classification": diagnose_classes,

@@ -6,8 +6,8 @@ import pytest
 from tests.report.example import example_run
 from tests.report.reader import Reader
 
-from oodzoo.record import Run
 from oodzoo.report import page
+from oodzoo.report.record import Run
 
 
 @pytest.fixture(scope="session")

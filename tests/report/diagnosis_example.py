@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from oodzoo.diagnostics.classes import ClassDiagnosis, diagnose_classes
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, diagnose_classes
 
 
 def example_diagnosis(

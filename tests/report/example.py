@@ -10,13 +10,11 @@ from typing import Any
 
 from tests.report.diagnosis_example import example_diagnoses
 
-from oodzoo.data.summary_rows import Spread
-from oodzoo.diagnostics.classes import ClassDiagnosis
-from oodzoo.evaluation.advice import Advice
-from oodzoo.evaluation.learning_curve import CurvePoint, LearningCurve
-from oodzoo.evaluation.recommended import Recommended
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.evaluation.rows import (
+from oodzoo.combining.evaluation.advice import Advice
+from oodzoo.combining.evaluation.learning_curve import CurvePoint, LearningCurve
+from oodzoo.combining.evaluation.recommended import Recommended
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.rows import (
     Aggregation,
     AnyMeasures,
     Cell,
@@ -25,13 +23,15 @@ from oodzoo.evaluation.rows import (
     NumberMeasures,
     Outputs,
 )
-from oodzoo.evaluation.rows import Row as EvaluationRow
+from oodzoo.combining.evaluation.rows import Row as EvaluationRow
+from oodzoo.combining.selection import ClassSelection, ModelSelection, NumberTried, SelectionSummary
+from oodzoo.data.summary_rows import Spread
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES
-from oodzoo.record import DataSummary, DomainLabels, Run, Stage
-from oodzoo.selection.select import ClassSelection, ModelSelection, NumberTried, SelectionSummary
-from oodzoo.task import Kind, Task
-from oodzoo.testbed.bed import ScoreResult, TestBed
+from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
+from oodzoo.report.record import DataSummary, DomainLabels, Run, Stage
+from oodzoo.tasks import Kind, Task
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")

@@ -16,10 +16,10 @@ from tests.chromium import faults
 from tests.report.assessment_example import example_test
 from tests.report.example import DOMAINS, example_run
 
-from oodzoo.assessment.result import TestResult
-from oodzoo.record import PredictorSummary, Run
+from oodzoo.predictor.assessment.result import TestResult
 from oodzoo.report import page as make_page
 from oodzoo.report.assessment_page import assessment_page
+from oodzoo.report.record import PredictorSummary, Run
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is not installed: make page"

@@ -14,11 +14,11 @@ from tests.report.example import example_run
 from tests.report.reader import Reader
 
 from oodzoo.data.files import LocalFile, StoredFile
-from oodzoo.leaks.pairs import NearDuplicates, Pair, Pairs
-from oodzoo.racing import Dropped
-from oodzoo.record import DataSummary, Example, ExtractionSummary, Run, read_run
+from oodzoo.ranking.racing import Dropped
 from oodzoo.report import page
+from oodzoo.report.record import DataSummary, Example, ExtractionSummary, Run, read_run
 from oodzoo.store.documents import sealed
+from oodzoo.store.leaks.pairs import NearDuplicates, Pair, Pairs
 
 
 def summary(examples: dict[str, list[str]]) -> DataSummary:

@@ -12,15 +12,15 @@ import pytest
 from tests.report.example import DOMAINS, evaluation_row, example_run
 from tests.report.reader import Reader
 
-from oodzoo.evaluation.advice import KINDS, Advice, on_budget, on_target, on_tuning
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.evaluation.rows import Cell, Gain
-from oodzoo.evaluation.rows import Row as EvaluationRow
-from oodzoo.record import Run
+from oodzoo.combining.evaluation.advice import KINDS, Advice, on_budget, on_target, on_tuning
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.rows import Cell, Gain
+from oodzoo.combining.evaluation.rows import Row as EvaluationRow
 from oodzoo.report import page
 from oodzoo.report.combination import methods
 from oodzoo.report.recommendation import ADVICE_TITLES, Cost, cost_of
-from oodzoo.task import Kind
+from oodzoo.report.record import Run
+from oodzoo.tasks import Kind
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from tests.report.example import example_run, without
 
-from oodzoo.errors import InputError
-from oodzoo.record import Run
+from oodzoo.core.errors import InputError
 from oodzoo.report.figures import Plot, write_figures
-from oodzoo.task import Kind
+from oodzoo.report.record import Run
+from oodzoo.tasks import Kind
 from oodzoo.testbed import Column, compare, judge, paper
 
 RANKING = {"ranking", "held-out-domains", "transfer-by-domain", "accuracy-by-domain"}

@@ -17,12 +17,12 @@ from tests.report.assessment_example import example_test
 from tests.report.example import consistent_selection, example_run
 from tests.report.outline import outline
 
-from oodzoo.evaluation.rows import Gain, TunedFacts, Tuning
-from oodzoo.leaks.pairs import NearDuplicates, Pair, Pairs
-from oodzoo.racing import Dropped
-from oodzoo.record import ExtractionSummary, PredictorSummary, Run
+from oodzoo.combining.evaluation.rows import Gain, TunedFacts, Tuning
+from oodzoo.ranking.racing import Dropped
 from oodzoo.report import page
 from oodzoo.report.assessment_page import assessment_page
+from oodzoo.report.record import ExtractionSummary, PredictorSummary, Run
+from oodzoo.store.leaks.pairs import NearDuplicates, Pair, Pairs
 
 WRITTEN = Path(__file__).parent / "golden"
 DOMAINS = ("art", "photo", "sketch")

@@ -16,14 +16,14 @@ from tests.report.reader import Reader
 import oodzoo
 from oodzoo.cli.evaluate import show_evaluation
 from oodzoo.cli.terminal import Terminal
-from oodzoo.diagnostics.classes import diagnose_classes
-from oodzoo.evaluation.advice import Advice
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.record import PredictorSummary, Run
+from oodzoo.combining.evaluation.advice import Advice
+from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.report import page
 from oodzoo.report.blocks import Headline
 from oodzoo.report.headline import headline
-from oodzoo.task import Kind
+from oodzoo.report.record import PredictorSummary, Run
+from oodzoo.tasks import Kind
+from oodzoo.tasks.diagnosis.classes import diagnose_classes
 
 ACCURACY = dict(zip(DOMAINS, (50.0, 90.0, 70.0, 94.0), strict=True))
 

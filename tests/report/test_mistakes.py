@@ -18,13 +18,9 @@ from tests.report.diagnosis_example import example_diagnoses, example_diagnosis
 from tests.report.example import CLASSES, DOMAINS, example_run
 from tests.report.reader import Reader
 
-from oodzoo.assessment.result import TestResult
+from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.data.files import LocalFile, StoredFile
-from oodzoo.diagnostics.classes import ClassDiagnosis, Mistake, add_up
-from oodzoo.diagnostics.labels import LabelDiagnosis, diagnose_labels
-from oodzoo.diagnostics.reliability import Bin, Reliability
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.record import Run
+from oodzoo.predictor.assessment.result import TestResult
 from oodzoo.report import page, write_test_report
 from oodzoo.report.assessment_page import assessment_page, labels_figure
 from oodzoo.report.blocks import Figure, Headline, Section
@@ -36,7 +32,11 @@ from oodzoo.report.diagnosis import (
     shown_mistakes,
 )
 from oodzoo.report.page import render
-from oodzoo.task import Kind
+from oodzoo.report.record import Run
+from oodzoo.tasks import Kind
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, Mistake, add_up
+from oodzoo.tasks.diagnosis.labels import LabelDiagnosis, diagnose_labels
+from oodzoo.tasks.diagnosis.reliability import Bin, Reliability
 
 SURE = Reliability((Bin(90.0, 100.0, 9, 95.0, 78.0),), 17.0)
 

@@ -14,11 +14,11 @@ import pytest
 from tests.report.example import DOMAINS, example_run, without
 from tests.report.reader import Reader
 
-from oodzoo.errors import InputError
-from oodzoo.record import SCHEMA, Run
+from oodzoo.core.errors import InputError
 from oodzoo.report import page, write_report
+from oodzoo.report.record import SCHEMA, Run
 from oodzoo.store.documents import sealed
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 SECTIONS = {
     "ranking": ["ranking", "domains"],

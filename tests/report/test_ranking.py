@@ -14,9 +14,9 @@ from tests.report.reader import Reader
 
 import oodzoo
 from oodzoo.ranking.result import Ranking
-from oodzoo.record import DataSummary, Run
 from oodzoo.report import page
 from oodzoo.report.ranking import choice_is_repeated, domain_terms, terms_of
+from oodzoo.report.record import DataSummary, Run
 
 ZOOD = ["discriminability", "stability"]
 DEFAULT = ["evidence", "transfer"]

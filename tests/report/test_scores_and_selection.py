@@ -9,8 +9,8 @@ import pytest
 from tests.report.example import CLASSES, consistent_selection
 from tests.report.reader import Reader
 
-from oodzoo.record import Run
 from oodzoo.report import page
+from oodzoo.report.record import Run
 from oodzoo.testbed import TestBed
 
 

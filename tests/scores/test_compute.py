@@ -12,10 +12,10 @@ from tests.oracles import zero_shot as oracle
 
 import oodzoo
 from oodzoo import scores
-from oodzoo.errors import InputError
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.scores.compute import MissingHeadError, compute_score, compute_scores, is_own
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.ranking.scores.compute import MissingHeadError, compute_score, compute_scores, is_own
 
 Y = np.arange(12) % 3
 DOMAINS = np.repeat(["a", "b", "c"], 4)

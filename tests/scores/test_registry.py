@@ -17,10 +17,10 @@ import pytest
 
 import oodzoo
 from oodzoo import scores
-from oodzoo.errors import InputError
-from oodzoo.features.importing import import_features
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.importing import import_features
 from oodzoo.ranking.terms import FOLD_SCORES
-from oodzoo.task import KINDS
+from oodzoo.tasks import KINDS
 
 
 @pytest.fixture(autouse=True)

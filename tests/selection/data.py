@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.features.importing import import_features
+from oodzoo.extraction.importing import import_features
 from oodzoo.store.feature_store import FeatureStore
 
 Floats = NDArray[np.float64]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.selection.data import Arrays, arrays, store, two_models
 
-from oodzoo.errors import InputError
-from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.moments import Moments
-from oodzoo.selection.concatenation import concatenated_moments, concatenated_samples
-from oodzoo.selection.select import SelectionSummary, select_features
-from oodzoo.selection.selector import SpikeSlabSelector
+from oodzoo.combining.selection import SelectionSummary, select_features
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.linear.moments import Moments
+from oodzoo.linear.selection.concatenation import concatenated_moments, concatenated_samples
+from oodzoo.linear.selection.selector import SpikeSlabSelector
 
 
 @pytest.fixture
@@ -176,6 +176,6 @@ def test_a_pair_is_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def never(*_: object) -> None:
         raise AssertionError("the pair is cached")
 
-    monkeypatch.setattr("oodzoo.selection.concatenation._compute_cross", never)
+    monkeypatch.setattr("oodzoo.linear.selection.concatenation._compute_cross", never)
     second = concatenated_moments(source, ["fair", "good"])
     np.testing.assert_array_equal(second.gram[:5, 5:], first.gram[7:, :7])

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from oodzoo import SpikeSlabSelector
-from oodzoo.moments import Moments
-from oodzoo.selection.target_scale import TargetMoments
+from oodzoo.linear.moments import Moments
+from oodzoo.linear.selection.target_scale import TargetMoments
 
 Floats = NDArray[np.float64]
 

@@ -19,8 +19,8 @@ from PIL import Image
 
 import oodzoo
 from oodzoo.data.images import decode
-from oodzoo.features.config import Extraction, ExtractionConfig
-from oodzoo.features.extract import run_extraction
+from oodzoo.extraction.config import Extraction, ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 

@@ -21,6 +21,7 @@ from tests.s3 import Bucket
 from tests.sources.kinds import write_parquet, write_tar
 
 from oodzoo import ImageDomains, InputError
+from oodzoo.core.remote.location import Url
 from oodzoo.data import row_groups
 from oodzoo.data.files import (
     FilePart,
@@ -35,8 +36,7 @@ from oodzoo.data.sources import parquet
 from oodzoo.data.sources.containers import expand_braces, find_containers, read_each
 from oodzoo.data.sources.parquet import list_parquet
 from oodzoo.data.sources.tar import Member, list_members, list_tars
-from oodzoo.remote.location import Url
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 WriteImage = Callable[[Path], Path]
 Columns = dict[str, list[Any]]

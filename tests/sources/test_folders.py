@@ -12,11 +12,11 @@ import pytest
 from tests.s3 import Bucket
 
 from oodzoo import ImageDomains, InputError
+from oodzoo.core.remote.location import Url
 from oodzoo.data.listing import Issue
 from oodzoo.data.sources.base import Options
 from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.folder import images_below, is_by_class, list_images
-from oodzoo.remote.location import Url
 
 WriteImage = Callable[[Path], Path]
 CLASSES = ("cat", "dog")

@@ -18,6 +18,7 @@ from PIL import Image
 from tests.sources.kinds import TABLES, columns_of, torchvision
 
 from oodzoo import ImageDomains, InputError
+from oodzoo.core.remote.location import Url
 from oodzoo.data.files import LocalFile
 from oodzoo.data.images import decode
 from oodzoo.data.sources.huggingface import (
@@ -26,7 +27,6 @@ from oodzoo.data.sources.huggingface import (
     parse_hub_url,
     using_datasets,
 )
-from oodzoo.remote.location import Url
 
 datasets = pytest.importorskip("datasets")
 

@@ -27,9 +27,9 @@ from tests.sources.kinds import (
 
 import oodzoo
 from oodzoo import ImageDomains
+from oodzoo.core.errors import NoDomainsError
 from oodzoo.data.images import decode
-from oodzoo.errors import NoDomainsError
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 from oodzoo.zoo import ModelSpec
 
 ALL = {**WITH_FILES, **VARIANTS, **DECODED}

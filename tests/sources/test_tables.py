@@ -16,13 +16,13 @@ from tests.sources.kinds import TABLES
 
 import oodzoo
 from oodzoo import ImageDomains, InputError
+from oodzoo.core.remote.location import Url
 from oodzoo.data.files import LocalFile, RemoteImage
 from oodzoo.data.images import decode
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.rows import common_folder, list_columns
 from oodzoo.data.sources.table import list_table
 from oodzoo.data.sources.texts import read_texts
-from oodzoo.remote.location import Url
 
 WriteImage = Callable[[Path], Path]
 

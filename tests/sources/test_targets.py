@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.sources.targets import (
     join_targets,
     read_targets,
     require_varied,
 )
-from oodzoo.errors import InputError
-from oodzoo.task import CLASSIFICATION, Kind, Task
+from oodzoo.tasks import CLASSIFICATION, Kind, Task
 
 AGES = [61.5, 44.25, 30.0]
 

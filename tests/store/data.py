@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.store.table import SampleTable, TableDomain

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from tests.store import tiny
 
-from oodzoo.remote import objects
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import list_files, read_file, write_file
+from oodzoo.core.remote import objects
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import list_files, read_file, write_file
 
 
 def remote_files(url: str) -> dict[str, str]:

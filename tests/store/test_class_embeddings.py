@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from tests.joint_space import embeddings_of, joint_space, stored_space
 
-from oodzoo.errors import InputError
-from oodzoo.features.source import StoreSource
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.source import StoreSource
 from oodzoo.store.checking import check_store
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings, write_class_embeddings
 from oodzoo.store.documents import sealed

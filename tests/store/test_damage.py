@@ -32,8 +32,8 @@ from tests.store.data import (
 )
 
 import oodzoo
-from oodzoo._io import locked, npy_bytes
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import locked, npy_bytes
 from oodzoo.store.checking import check_store
 from oodzoo.store.contents import newest_table
 from oodzoo.store.documents import read_document, sealed, unsealed

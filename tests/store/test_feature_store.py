@@ -26,8 +26,8 @@ from tests.store.data import (
 )
 
 import oodzoo
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
 from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
 from oodzoo.store.writer import writing
 

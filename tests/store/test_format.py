@@ -29,7 +29,7 @@ from tests.store.data import (
     values,
 )
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.store.contents import read_model, registered_models, require_store
 from oodzoo.store.coverage import Coverage, Coverages, Place, gather_rows
 from oodzoo.store.feature_store import FeatureStore

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.store import tiny
 from tests.store.tiny import CLASSES, content
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.store.checking import check_store
 from oodzoo.store.contents import registered_models
 from oodzoo.store.manifest import read_manifest

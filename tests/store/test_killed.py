@@ -18,7 +18,7 @@ from tests.killing import STEP, Children, children, needs_fork
 from tests.store import tiny
 from tests.store.tiny import content, files
 
-from oodzoo._io import is_temporary
+from oodzoo.core.io import is_temporary
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.merge import merge_stores

@@ -28,8 +28,8 @@ from tests.store.data import (
 )
 
 import oodzoo
-from oodzoo._io import _machine, file_digest
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import _machine, file_digest
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local
 from oodzoo.store.prune import Pruned, prune_store

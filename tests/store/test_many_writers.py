@@ -14,7 +14,7 @@ from tests.killing import Children, Job, children, needs_fork
 from tests.store import tiny
 from tests.store.tiny import content
 
-from oodzoo._io import is_temporary
+from oodzoo.core.io import is_temporary
 from oodzoo.store import writer as store_writer
 from oodzoo.store.checking import check_store
 from oodzoo.store.contents import registered_models

@@ -13,8 +13,8 @@ from tests.store import tiny
 from tests.store.contents import contents
 from tests.store.data import fill, flip, image, letters, record, require_right, unlabelled
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.merge import merge_stores

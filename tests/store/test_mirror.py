@@ -22,18 +22,18 @@ from tests.store.remote import another_machine, remote_files, upload
 from tests.store.tiny import complaint, content, extract, files, ranked
 
 import oodzoo
-from oodzoo._io import locked, write_bytes
+from oodzoo.core.errors import DiskError, InputError
+from oodzoo.core.io import locked, write_bytes
+from oodzoo.core.remote import cache
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import find_file, list_files, remove_files, write_file
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo import write_digits
-from oodzoo.engine.processes import Processes
-from oodzoo.errors import DiskError, InputError
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import StoreSource
-from oodzoo.remote import cache
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import find_file, list_files, remove_files, write_file
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.engines.processes import Processes
+from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import StoreSource
 from oodzoo.store import mirror
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore

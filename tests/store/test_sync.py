@@ -18,20 +18,20 @@ from tests.store.contents import contents, rows_by_image
 from tests.store.tiny import CLASSES, ExactModel, write_image
 
 import oodzoo
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.errors import InputError
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
-from oodzoo.leaks.space import list_samples
-from oodzoo.racing.race import race
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
+from oodzoo.ranking.racing.race import race
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.leaks.space import list_samples
 from oodzoo.store.merge import merge_stores
 from oodzoo.store.prune import prune_store
 from oodzoo.store.sync import Changes, sync_store
 from oodzoo.store.usage import list_contents
 from oodzoo.store.writer import writing
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 
 @pytest.fixture

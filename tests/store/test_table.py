@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.store.data import image, letters, refusal, unlabelled
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import Sample
 from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.errors import InputError
 from oodzoo.store.table import (
     SampleTable,
     TableDomain,
@@ -24,7 +24,7 @@ from oodzoo.store.table import (
     table_file,
     table_numbers,
 )
-from oodzoo.task import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 NAMES = ["a/b", "..", ".tmp-x", "höhle", "ho\u0308hle", "Day", "day", "x" * 300, "models", "50%"]
 

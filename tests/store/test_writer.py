@@ -38,7 +38,7 @@ from tests.store.data import (
     unlabelled,
 )
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.store.contents import newest_table, old_tables, read_model
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import ImageIndex
@@ -46,7 +46,7 @@ from oodzoo.store.manifest import Manifest, read_manifest
 from oodzoo.store.shards import record_files
 from oodzoo.store.table import SampleTable, add_table, table_numbers
 from oodzoo.store.writer import as_stored, writing
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 # --- growing ---------------------------------------------------------------------------------
 

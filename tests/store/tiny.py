@@ -16,10 +16,10 @@ import numpy as np
 from PIL import Image
 
 import oodzoo
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
-from oodzoo.features.config import Extraction, ExtractionConfig
-from oodzoo.features.extract import open_unlabelled, run_extraction
+from oodzoo.extraction.config import Extraction, ExtractionConfig
+from oodzoo.extraction.extract import open_unlabelled, run_extraction
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.sync import Changes, sync_store
 from oodzoo.zoo import Model, ModelInfo, Outputs

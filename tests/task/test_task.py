@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.errors import InputError
-from oodzoo.evaluation.rows import MEASURES as MEASURED
-from oodzoo.task import CLASSIFICATION, KINDS, Kind, Task, as_labels, require_kind
-from oodzoo.task.arrays import require_variation
-from oodzoo.task.strata import RANGES, strata
-from oodzoo.task.texts import (
+from oodzoo.combining.evaluation.rows import MEASURES as MEASURED
+from oodzoo.core.errors import InputError
+from oodzoo.tasks import CLASSIFICATION, KINDS, Kind, Task, as_labels, require_kind
+from oodzoo.tasks.arrays import require_variation
+from oodzoo.tasks.strata import RANGES, strata
+from oodzoo.tasks.texts import (
     FEW_PER_VALUE,
     MANY_VALUES,
     kind_of_numbers,
@@ -22,7 +22,7 @@ from oodzoo.task.texts import (
     read_numbers,
     split_labels,
 )
-from oodzoo.task.words import MEASURES, WORDS
+from oodzoo.tasks.words import MEASURES, WORDS
 
 # --- kinds -------------------------------------------------------------------------------------
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import ArraySource
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.testbed import Column
 

@@ -19,18 +19,24 @@ from tests.testbed.data import NOISE, arrays, source, store
 
 import oodzoo
 from oodzoo import scores
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Samples
-from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource, FeatureSource, StoreSource
-from oodzoo.heads.linear import fit_head
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Samples
+from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import ArraySource, FeatureSource, StoreSource
+from oodzoo.linear.heads.linear import fit_head
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.ranking.terms import FOLD_SCORES
+from oodzoo.ranking.testbed.external import published_accuracies, read_timm_results, read_values
+from oodzoo.ranking.testbed.measurement import (
+    PAPER,
+    Measurement,
+    MemoisedSource,
+    head_accuracy,
+    measure,
+)
 from oodzoo.store.class_embeddings import write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.testbed import judge, load, run, save
-from oodzoo.testbed.external import published_accuracies, read_timm_results, read_values
-from oodzoo.testbed.measurement import PAPER, Measurement, MemoisedSource, head_accuracy, measure
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.data.files import LocalFile
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 from oodzoo.tuning.images import TrainingImages
 from oodzoo.tuning.problem import Problem
 from oodzoo.zoo.model import Trainable

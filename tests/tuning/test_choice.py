@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from oodzoo.errors import InputError
-from oodzoo.task import Kind
+from oodzoo.core.errors import InputError
+from oodzoo.tasks import Kind
 from oodzoo.tuning.choice import CANDIDATES, choose, str_of
 from oodzoo.tuning.settings import TuneSettings
 

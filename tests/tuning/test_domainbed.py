@@ -12,16 +12,16 @@ import pytest
 from tests.tuning import small
 from tests.tuning.small import CLASSES, DIM, MEAN, PREPROCESSING, SIZE, STD, features
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.events import Listener, Stage
-from oodzoo.heads.domainbed.protocol import (
+from oodzoo.linear.heads.domainbed.protocol import (
     CHECKPOINT_EVERY,
     Hyperparameters,
     folds,
     hyperparameters,
     seed_hash,
 )
-from oodzoo.heads.domainbed.rules import Record, chosen
+from oodzoo.linear.heads.domainbed.rules import Record, chosen
 from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner, erm_sweep
 from oodzoo.tuning.erm import Erm, ErmKey, ErmRuns, erm_update

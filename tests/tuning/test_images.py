@@ -20,8 +20,8 @@ from tests.oracles.augmentation import augmented_image
 from tests.oracles.crops import random_resized_crop
 from tests.oracles.pillow_resize import coefficients
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.files import ImageFile, LocalFile
-from oodzoo.errors import InputError
 from oodzoo.predictor.images import preprocess_images
 from oodzoo.tuning.augmentation import augmented, draw
 from oodzoo.tuning.images import (

@@ -9,8 +9,8 @@ import pytest
 from tests.oracles import lora as oracle
 from tests.tuning import small
 
-from oodzoo.errors import InputError
-from oodzoo.heads.linear import LinearHead
+from oodzoo.core.errors import InputError
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.tuning import memory
 from oodzoo.tuning.memory import find_batch_size
 from oodzoo.tuning.network import Network, add_adapters, head_weights, loss, merge_adapters

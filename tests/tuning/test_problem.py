@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 from tests.tuning import small
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
-from oodzoo.heads.domainbed.protocol import seed_hash
+from oodzoo.linear.heads.domainbed.protocol import seed_hash
 from oodzoo.tuning.problem import Problem, opened
 
 

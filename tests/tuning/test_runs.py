@@ -14,8 +14,8 @@ from tests.killing import STEP, Job, children, needs_fork
 from tests.store.data import flip
 from tests.tuning import small
 
-from oodzoo.features.columns import Samples
-from oodzoo.heads.kinds import fit_head_of
+from oodzoo.extraction.columns import Samples
+from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.tuning import training
 from oodzoo.tuning.choice import CANDIDATES
 from oodzoo.tuning.network import Network

@@ -14,7 +14,7 @@ import pytest
 from tests.store.data import flip
 from tests.tuning import small
 
-from oodzoo.heads.domainbed.protocol import seed_hash
+from oodzoo.linear.heads.domainbed.protocol import seed_hash
 from oodzoo.tuning import kept, training
 from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.kept import (
@@ -346,7 +346,7 @@ def test_cut_off(tmp_path: Path, kept: int) -> None:
 
 
 def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
-    from oodzoo._io import temporary_name
+    from oodzoo.core.io import temporary_name
 
     write_checkpoint(tmp_path, checkpoint())
     left = tmp_path / temporary_name()

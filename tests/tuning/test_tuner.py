@@ -13,9 +13,9 @@ from PIL import Image
 from tests.tuning import small
 from tests.zoo.small_onnx import Writer, convolutions, require_converter
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.events import Listener, Stage
-from oodzoo.heads.outputs import outputs_of
+from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.tuning.choice import CANDIDATES, Candidate, choose, str_of
 from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import Problem

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from oodzoo._packages import optional_package
-from oodzoo.errors import MissingPackageError
+from oodzoo.core.errors import MissingPackageError
+from oodzoo.core.packages import optional_package
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 

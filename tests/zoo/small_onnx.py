@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from oodzoo._packages import optional_package
-from oodzoo.errors import MissingPackageError
+from oodzoo.core.errors import MissingPackageError
+from oodzoo.core.packages import optional_package
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.torchvision_import import import_torchvision
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.zoo.data import noise
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo.callable import CallableModel, model_from_callable
 from oodzoo.zoo.preprocessing import square
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo.download import Download, plan_download
 from oodzoo.zoo.listing import ListedModel

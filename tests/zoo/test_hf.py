@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.zoo.data import CROP, SQUASH, VIT, noise, save_checkpoint
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_model, load_zoo
 from oodzoo.zoo.spec import ModelSpec
 

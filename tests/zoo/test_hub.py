@@ -26,7 +26,7 @@ SOURCES = (
 )
 PROGRAM = """
 import sys
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model
 for source in sys.argv[1:]:
     try:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles.pooling import pool_map, pool_tokens
 
-from oodzoo._io import require_folder_name
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import require_folder_name
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.layers import all_layers, by_network, network_key, split_layers, with_layer
 from oodzoo.zoo.layers_pooling import POOLINGS, Pool, choose_pool, prefix_tokens

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.oracles.pooling import pool_map, pool_tokens
 from tests.zoo.data import noise
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import Model, ModelSpec, load_zoo
 from oodzoo.zoo.model import collect_together, launch_together
 from oodzoo.zoo.sources import load_network

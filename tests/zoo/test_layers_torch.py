@@ -10,7 +10,7 @@ import pytest
 from tests.oracles.pooling import pool_map
 from tests.zoo.data import noise
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.model import NetworkModel, collect_together, launch_together

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from tests.zoo.data import cache_file
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo import torch_source as measuring
 from oodzoo.zoo.listing import ListedModel, select_models

@@ -19,7 +19,7 @@ from tests.small_clip import small_clip
 from tests.text_models import save_text_model
 from tests.zoo.data import SQUASH, VIT, cache_file, image_processor, noise, save_checkpoint
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.layers import all_layers, with_layer
 from oodzoo.zoo.listing import ListedModel

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.zoo.data import noise
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.onnx import OnnxModel, count_parameters, external_files
 from oodzoo.zoo.preprocessing import Geometry

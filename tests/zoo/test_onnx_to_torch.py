@@ -11,7 +11,7 @@ import pytest
 from tests.zoo.data import noise
 from tests.zoo.small_onnx import PLAIN, SIZE, Writer, convolutions, require_converter
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.onnx_folding import NEWEST_OPSET, folded_graph

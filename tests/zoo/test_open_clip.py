@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.zoo.data import noise
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_model
 from oodzoo.zoo import open_clip as source
 from oodzoo.zoo.spec import ModelSpec

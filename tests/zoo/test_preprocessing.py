@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import preprocessing
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing, square
 

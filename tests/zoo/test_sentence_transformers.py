@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.text_models import WORDS, save_text_model
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.preprocessing import TextPreprocessing
 

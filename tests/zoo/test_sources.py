@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo import sources as registry
 from oodzoo.zoo.listing import ListedModel

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.spec import portable_source, verified_file
 

@@ -12,9 +12,9 @@ from tests.oracles import zero_shot as oracle
 from tests.small_clip import small_clip
 from tests.zoo.data import noise
 
-from oodzoo.errors import InputError
-from oodzoo.features.columns import normalise
-from oodzoo.heads.zero_shot import zero_shot_head
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import normalise
+from oodzoo.linear.heads.zero_shot import zero_shot_head
 from oodzoo.zoo import load_model
 from oodzoo.zoo.prompts import PROMPTS, Prompts, parse_class_names, read_prompts, texts_of
 from oodzoo.zoo.sources import get_source

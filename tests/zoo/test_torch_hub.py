@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model
 
 HUBCONF = """

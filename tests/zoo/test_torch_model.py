@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.zoo.data import noise
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo.device import (
     require_device,
     require_present,
@@ -194,7 +194,7 @@ def test_a_missing_package_gives_the_line_that_installs_it(torch: Any) -> None:
     ]
     code = f"""
 import sys
-from oodzoo.errors import MissingPackageError
+from oodzoo.core.errors import MissingPackageError
 from oodzoo.zoo import load_model, load_zoo
 for spec, package, extra in {cases!r}:
     before = sys.modules.pop(package, None)

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 from tests.zoo.data import noise
 
-from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.zoo import ModelSpec, load_model, torch_to_onnx
 from oodzoo.zoo.layers import with_layer
 from oodzoo.zoo.sources import load_trainable

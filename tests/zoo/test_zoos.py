@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo, zoo_names
 from oodzoo.zoo.catalogue import catalogue, missing, named_zoo
 from oodzoo.zoo.spec import ModelSpec, check_spec, require_unique_names

@@ -22,11 +22,11 @@ import typer
 from typer.core import TyperCommand
 
 import oodzoo
-from oodzoo._text import did_you_mean, duration, printable
 from oodzoo.cli.help import PlainCommand, PlainGroup
 from oodzoo.cli.terminal import Output, Terminal, discard, paragraph_on
-from oodzoo.errors import InputError
-from oodzoo.remote.location import url_of_path
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import url_of_path
+from oodzoo.core.text import did_you_mean, duration, printable
 
 OK, INTERNAL_ERROR, INPUT_ERROR, INTERRUPTED = 0, 1, 2, 130
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import typer
 
-from oodzoo.errors import InputError
-from oodzoo.events import Listener
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Listener
 
 if TYPE_CHECKING:
     from oodzoo.pipeline.config import Option, Value
@@ -93,7 +93,7 @@ class WritesConfig(Listener):
         self._written = False
 
     def start(self, stage: str, **facts: Any) -> None:
-        from oodzoo.record import is_run
+        from oodzoo.report.record import is_run
 
         if stage == "run" and not is_run(self._out):
             self._write()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodzoo._text import count
 from oodzoo.cli.app import command
 from oodzoo.cli.domains import announce_proposed, show_proposals
 from oodzoo.cli.inputs import announce_remote
@@ -21,7 +20,8 @@ from oodzoo.cli.options import (
     open_data,
 )
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError, NoDomainsError
+from oodzoo.core.errors import InputError, NoDomainsError
+from oodzoo.core.text import count
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains

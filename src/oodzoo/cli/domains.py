@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodzoo._text import count, typed
 from oodzoo.cli.app import STORE_VALID, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import LogFileOption, ScoreOption, StoreArgument
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, typed
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
@@ -51,7 +51,7 @@ def domains(
     log_file: LogFileOption = None,
 ) -> None:
     """Propose domains by columns and clusters, and show how far the ranking depends on them."""
-    from oodzoo.domains import propose_domains
+    from oodzoo.ranking.domains import propose_domains
     from oodzoo.store.feature_store import FeatureStore
 
     names = None if models is None else [name.strip() for name in models.split(",")]
@@ -93,7 +93,7 @@ def domains(
 def _use(
     terminal: Terminal, store: str, name: str, models: Sequence[str] | None, seed: int
 ) -> None:
-    from oodzoo.domains import use_domains
+    from oodzoo.ranking.domains import use_domains
 
     opened = use_domains(store, name, models=models, seed=seed)
     n_domains = count(len(opened.domains), "domain")

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._numbers import time_per_image
-from oodzoo._text import duration
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
@@ -39,10 +37,12 @@ from oodzoo.cli.options import (
 )
 from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.numbers import time_per_image
+from oodzoo.core.text import duration
 
 if TYPE_CHECKING:
-    from oodzoo.evaluation import Evaluation, Row
+    from oodzoo.combining.evaluation import Evaluation, Row
     from oodzoo.tuning.settings import TuneSettings
 
 _MOST_OUTPUTS = 20
@@ -176,8 +176,8 @@ def evaluate(
 
     What is done is kept in the store: an evaluation that was stopped continues.
     """
-    from oodzoo import scores
-    from oodzoo.evaluation import evaluate as evaluate_store
+    from oodzoo.combining.evaluation import evaluate as evaluate_store
+    from oodzoo.ranking import scores
     from oodzoo.store.feature_store import FeatureStore
 
     compared: bool | list[str] = baselines
@@ -404,7 +404,7 @@ def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:
     best = evaluation.recommended_row.outputs
     shown = sorted(best, key=lambda output: best[output][evaluation.metric])[:_MOST_OUTPUTS]
     if len(shown) < len(best):
-        from oodzoo.task.words import WORDS
+        from oodzoo.tasks.words import WORDS
 
         names = WORDS[evaluation.task].outputs
         terminal.line(f"The {len(shown)} of {len(best)} {names} that are predicted worst:")
@@ -452,7 +452,7 @@ def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
 
 def _show_estimates(terminal: Terminal, evaluation: Evaluation) -> None:
     """Print what decided the recommendation: both estimates of each way, from all domains."""
-    from oodzoo.evaluation.recommended import TITLES
+    from oodzoo.combining.evaluation.recommended import TITLES
 
     best = evaluation.recommended
     table: list[list[object]] = [

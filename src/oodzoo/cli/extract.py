@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.domains import announce_proposed
 from oodzoo.cli.inputs import (
@@ -51,12 +50,13 @@ from oodzoo.cli.options import (
     prompts_of,
 )
 from oodzoo.cli.terminal import WIDTH, Terminal
-from oodzoo.errors import InputError
-from oodzoo.events import Events, Listener, Progress
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Events, Listener, Progress
+from oodzoo.core.text import count
 
 if TYPE_CHECKING:
-    from oodzoo.racing import Dropped
-    from oodzoo.record import ExtractionSummary
+    from oodzoo.ranking.racing import Dropped
+    from oodzoo.report.record import ExtractionSummary
     from oodzoo.store.feature_store import FeatureStore
     from oodzoo.zoo.listing import ListedModel
 
@@ -113,11 +113,11 @@ def extract(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""
-    from oodzoo.engine.choice import open_engine, parse_part
-    from oodzoo.features.config import ExtractionConfig
-    from oodzoo.features.extract import extract_part, open_unlabelled, run_extraction
-    from oodzoo.racing import Race, parse_budget, run_race
-    from oodzoo.remote.location import parse_location
+    from oodzoo.core.remote.location import parse_location
+    from oodzoo.extraction.config import ExtractionConfig
+    from oodzoo.extraction.engines.choice import open_engine, parse_part
+    from oodzoo.extraction.extract import extract_part, open_unlabelled, run_extraction
+    from oodzoo.ranking.racing import Race, parse_budget, run_race
 
     seconds = None if budget is None else parse_budget(budget)
     if shard is not None and (race or budget is not None):
@@ -263,7 +263,7 @@ def show_summary(terminal: Terminal, done: ExtractionSummary) -> None:
 
 def show_dropped(terminal: Terminal, models: dict[str, Dropped]) -> None:
     """List the models that a race has dropped."""
-    from oodzoo.task.words import MEASURES
+    from oodzoo.tasks.words import MEASURES
 
     if not models:
         return
@@ -389,7 +389,7 @@ def import_(
     """Import features computed elsewhere into a feature store."""
     from oodzoo.data.listing import counted_outputs
     from oodzoo.data.sources.columns import parse_columns
-    from oodzoo.features.importing import import_features
+    from oodzoo.extraction.importing import import_features
 
     mapping = None if columns is None else parse_columns(columns)
     made = import_features(files, store, table=table, dtype=dtype, columns=mapping, task=task)

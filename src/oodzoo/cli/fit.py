@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count, typed
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
@@ -35,9 +34,10 @@ from oodzoo.cli.options import (
 from oodzoo.cli.results import FromOption, read_decision
 from oodzoo.cli.target import TargetOption, stored_target
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
-from oodzoo.events import Events
-from oodzoo.remote.location import parse_location
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Events
+from oodzoo.core.remote.location import parse_location
+from oodzoo.core.text import count, typed
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
@@ -89,7 +89,7 @@ def fit(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Train a predictor on all domains of a feature store and save it with its models."""
-    from oodzoo.engine.choice import require_engine
+    from oodzoo.extraction.engines.choice import require_engine
     from oodzoo.predictor import fit as fit_store
     from oodzoo.predictor.fitting import require_fittable
     from oodzoo.predictor.remote import require_free_location
@@ -158,7 +158,7 @@ def _decided(path: Path, store: FeatureStore, asked: dict[str, Any]) -> dict[str
 
 
 def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> None:
-    from oodzoo.combination.verdict import shown_choice
+    from oodzoo.combining.verdict import shown_choice
 
     provenance = predictor.provenance
     weights = provenance.pool if len(predictor.models) > 1 else {}

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count, file_size, typed
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, file_size, typed
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,7 +37,7 @@ _ASK_FROM = 10 * 10**9
 
 def open_zoo(zoo: str, engine: str | None) -> list[ModelSpec]:
     """Read the zoo of `--zoo`, and require the packages that its models need on an engine."""
-    from oodzoo._packages import require_extras
+    from oodzoo.core.packages import require_extras
     from oodzoo.zoo import load_zoo
     from oodzoo.zoo.sources import extras_of
 

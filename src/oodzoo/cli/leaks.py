@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oodzoo._text import count
 from oodzoo.cli.terminal import Terminal
+from oodzoo.core.text import count
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.leaks.pairs import NearDuplicates, Pairs
+    from oodzoo.store.leaks.pairs import NearDuplicates, Pairs
 
 _SHOWN = 8
 
 
 def compare_stored(terminal: Terminal, store: str, pairs: str) -> NearDuplicates | None:
     """Find near-duplicates in a feature store; None if it has no finished model."""
-    from oodzoo.leaks.similar import similar_images
     from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
+    from oodzoo.store.leaks.similar import similar_images
 
     try:
         opened = FeatureStore(store)
@@ -29,8 +29,8 @@ def compare_stored(terminal: Terminal, store: str, pairs: str) -> NearDuplicates
 
 def compare_images(terminal: Terminal, dataset: ImageDomains, store: str) -> NearDuplicates:
     """Find near-duplicates in a data set by its features in a store, and by its pixels."""
-    from oodzoo.leaks.similar import similar_images
     from oodzoo.store.feature_store import FeatureStore
+    from oodzoo.store.leaks.similar import similar_images
 
     opened = FeatureStore(store)
     files = dataset.files_by_digest

@@ -7,16 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from oodzoo._text import duration
 from oodzoo.cli.terminal import Terminal
-from oodzoo.events import Listener, Log, Progress
+from oodzoo.core.events import Listener, Log, Progress
+from oodzoo.core.text import duration
 
 
 def listeners(
     log_file: Path | None = None, mlflow: str | None = None, tensorboard: Path | None = None
 ) -> list[Listener]:
     """Return the listeners of `--log-file`, `--mlflow` and `--tensorboard`."""
-    from oodzoo.events import LogFile, MLflowListener, TensorBoardListener
+    from oodzoo.core.events import LogFile, MLflowListener, TensorBoardListener
 
     found: list[Listener] = []
     if log_file is not None:

@@ -29,7 +29,7 @@ def models(
     licence: LicenceOption = None,
 ) -> None:
     """List the models of a zoo, and which of them must be downloaded."""
-    from oodzoo.errors import InputError
+    from oodzoo.core.errors import InputError
     from oodzoo.zoo import load_zoo, zoo_names
     from oodzoo.zoo.catalogue import filter_models, missing
     from oodzoo.zoo.sources import source_kinds

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 
 if TYPE_CHECKING:
     from oodzoo.cli.terminal import Terminal
@@ -280,7 +280,7 @@ def prompts_of(class_names: str | None, prompt: list[str] | None, prompts: Path 
 
 
 def compute_device(device: str) -> str | None:
-    """The device of :func:`oodzoo.backend.backend`: None, which is NumPy, for cpu."""
+    """The device of :func:`oodzoo.core.backend.backend`: None, which is NumPy, for cpu."""
     return None if device == "cpu" else device
 
 
@@ -331,7 +331,7 @@ def warn_of_constraints(
     licence: str | None,
 ) -> tuple[str, ...]:
     """Return the models that meet the constraints; warn of the others, before the work."""
-    from oodzoo.features.source import StoreSource
+    from oodzoo.extraction.source import StoreSource
     from oodzoo.ranking.constraints import Constraints, apply
 
     models, left_out = apply(StoreSource(store), Constraints(max_ms, max_parameters, licence))

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import DeviceOption, PredictorArgument
 from oodzoo.cli.predict_inputs import Batch, Inputs, together
 from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Output, Terminal
+from oodzoo.core.text import count
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Prediction, Predictor
@@ -115,7 +115,7 @@ def predict(
     ] = None,
 ) -> None:
     """Predict images, texts or features, and warn about those unlike the training samples."""
-    from oodzoo.errors import InputError
+    from oodzoo.core.errors import InputError
     from oodzoo.predictor import load
     from oodzoo.predictor.left_out import caveat
     from oodzoo.predictor.prediction import require_sets
@@ -264,7 +264,7 @@ class _Job:
 
     def require_any(self, inputs: Inputs) -> None:
         """Raise an InputError if there is no prediction."""
-        from oodzoo.errors import InputError
+        from oodzoo.core.errors import InputError
 
         noun = self._wanted.noun
         if self.summary.n:
@@ -294,7 +294,7 @@ class _Job:
         stream: TextIO,
     ) -> None:
         """Report that there is no prediction; `line` is that of a list."""
-        from oodzoo.errors import InputError
+        from oodzoo.core.errors import InputError
 
         if self._strict:
             raise InputError(f"{message}; leave out --strict to predict the others")
@@ -313,7 +313,7 @@ def _line_of(name: str, number: int) -> str:
 
 
 def _require_sortable(predictor: Predictor, noun: str) -> None:
-    from oodzoo.errors import InputError
+    from oodzoo.core.errors import InputError
 
     if noun != "image":
         raise InputError(
@@ -328,7 +328,7 @@ def _require_sortable(predictor: Predictor, noun: str) -> None:
 
 
 def _require_top(top: int | None, kind: str) -> None:
-    from oodzoo.errors import InputError
+    from oodzoo.core.errors import InputError
 
     if top is not None and top < 1:
         raise InputError(f"--top must be 1 or more, got {top}")
@@ -338,7 +338,7 @@ def _require_top(top: int | None, kind: str) -> None:
 
 def _format(wanted: str | None, out: Path | None, terminal: Terminal) -> str | None:
     """The format of the output; None for one JSON document on stdout, "json" for it in a file."""
-    from oodzoo.errors import InputError
+    from oodzoo.core.errors import InputError
 
     if terminal.json:
         if wanted is not None or out is not None:
@@ -362,7 +362,7 @@ def _format(wanted: str | None, out: Path | None, terminal: Terminal) -> str | N
 
 def _require_not_read(out: Path | None, paths: Iterable[str]) -> None:
     """Raise an InputError if the file to write is one of those to read, which would be lost."""
-    from oodzoo.errors import InputError
+    from oodzoo.core.errors import InputError
 
     if out is None or not out.is_file():
         return
@@ -386,7 +386,7 @@ def _goes_to_a_file() -> bool:
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
     """Standard output, or a file that gets its name when it is complete."""
-    from oodzoo._io import explaining_disk_errors
+    from oodzoo.core.io import explaining_disk_errors
 
     if output is None:
         yield sys.stdout
@@ -405,7 +405,7 @@ def _replacing(path: Path) -> Iterator[TextIO]:
 
     Of several processes that write the same path, the last one to end wins, with a complete file.
     """
-    from oodzoo._io import explaining_disk_errors, remove_stale, temporary_name
+    from oodzoo.core.io import explaining_disk_errors, remove_stale, temporary_name
 
     with explaining_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)

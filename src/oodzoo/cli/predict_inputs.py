@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from oodzoo._text import count
+from oodzoo.core.text import count
 
 if TYPE_CHECKING:
     from oodzoo.data.files import ImageFile
@@ -80,7 +80,7 @@ class Inputs:
     def __init__(
         self, given: Sequence[str], lists: Sequence[str], *, null: bool, text_column: str
     ) -> None:
-        from oodzoo.errors import InputError
+        from oodzoo.core.errors import InputError
         from oodzoo.predictor.images import image_files
 
         self._given = [each for each in given if each != STDIN]
@@ -143,7 +143,7 @@ class Inputs:
                 yield from _listed(name, stream, self._null, sorter)
 
     def _texts(self) -> Iterator[Batch]:
-        from oodzoo.errors import InputError
+        from oodzoo.core.errors import InputError
         from oodzoo.predictor.input_lists import read_lines
 
         if self._given:
@@ -160,7 +160,7 @@ class Inputs:
                 yield Batch(texts, len(texts), names)
 
     def _features(self, predictor: Predictor) -> Batch:
-        from oodzoo.errors import InputError
+        from oodzoo.core.errors import InputError
 
         if self._lists:
             raise InputError("features are given as files alone, without lists of images")
@@ -176,7 +176,7 @@ class Inputs:
             ) from error
 
     def _require_images(self, predictor: Predictor) -> None:
-        from oodzoo.errors import InputError
+        from oodzoo.core.errors import InputError
 
         if predictor.features_only:
             raise InputError(
@@ -187,7 +187,7 @@ class Inputs:
 
 def _listed(name: str, stream: BinaryIO, null: bool, sorter: Sorter | None) -> Iterator[Batch]:
     """The images of a list, in groups."""
-    from oodzoo.errors import InputError
+    from oodzoo.core.errors import InputError
     from oodzoo.predictor.input_lists import BadLine, ImageFinder, read_lines
 
     shown = "stdin" if name == STDIN else name
@@ -237,9 +237,9 @@ def together(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 def _require_list(name: str) -> None:
     """Raise an InputError if there is no such list."""
+    from oodzoo.core.errors import InputError
+    from oodzoo.core.remote.location import Url, parse_location
     from oodzoo.data.listing import explaining_errors
-    from oodzoo.errors import InputError
-    from oodzoo.remote.location import Url, parse_location
 
     location = parse_location(name)
     if name == STDIN or isinstance(location, Url):
@@ -254,10 +254,10 @@ def _require_list(name: str) -> None:
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     """Open a list: stdin, a file, or an object at a URL."""
+    from oodzoo.core.errors import InputError
+    from oodzoo.core.remote.location import Url, parse_location
+    from oodzoo.core.remote.objects import find_file, read_file
     from oodzoo.data.listing import explaining_errors
-    from oodzoo.errors import InputError
-    from oodzoo.remote.location import Url, parse_location
-    from oodzoo.remote.objects import find_file, read_file
 
     location = parse_location(name)
     if name == STDIN:
@@ -274,7 +274,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
 
 def _are_tables(given: Sequence[str]) -> bool:
     """Whether files of features or texts are given, instead of images."""
-    from oodzoo.features.feature_files import SUFFIXES
+    from oodzoo.extraction.feature_files import SUFFIXES
 
     known = (*SUFFIXES, ".txt")
     return all(Path(each).suffix.lower() in known and not Path(each).is_dir() for each in given)
@@ -287,8 +287,8 @@ def _have_features_only(given: Sequence[str]) -> bool:
 
 def _read_texts(given: Sequence[str], column: str) -> Batch:
     """Texts, and a name of each."""
+    from oodzoo.core.errors import InputError
     from oodzoo.data.sources.texts import read_texts
-    from oodzoo.errors import InputError
 
     if len(given) > 1 or not _are_tables(given):
         raise InputError(
@@ -303,8 +303,8 @@ def _read_texts(given: Sequence[str], column: str) -> Batch:
 
 def _read_features(predictor: Predictor, given: Sequence[str]) -> Batch:
     """Features by model, and a name of each row: its path, or its number."""
-    from oodzoo.errors import InputError
-    from oodzoo.features.feature_files import read_feature_files
+    from oodzoo.core.errors import InputError
+    from oodzoo.extraction.feature_files import read_feature_files
     from oodzoo.predictor.inputs import checked_features
 
     read = read_feature_files([Path(each) for each in given])

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
-from oodzoo._text import csv_cell, printable
+from oodzoo.core.text import csv_cell, printable
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Prediction
-    from oodzoo.task import Kind
+    from oodzoo.tasks import Kind
 
 Write = Callable[[Any], None]
 """Writes a prediction; or, but not in a table, `path` and `error` of a sample without one."""

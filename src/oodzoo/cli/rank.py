@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._numbers import time_per_image
-from oodzoo._text import typed
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.help import PlainCommand
 from oodzoo.cli.listening import listeners, listening
@@ -30,8 +28,10 @@ from oodzoo.cli.options import (
 from oodzoo.cli.results import OutFileOption, PlotOption, save_plot, show_document
 from oodzoo.cli.target import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
-from oodzoo.events import Listener
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Listener
+from oodzoo.core.numbers import time_per_image
+from oodzoo.core.text import typed
 
 _TOP = 5
 
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 def _score_names() -> list[str]:
+    from oodzoo.ranking.scores import names
     from oodzoo.ranking.terms import FOLD_SCORES
-    from oodzoo.scores import names
 
     return [*FOLD_SCORES, *names()]
 
@@ -90,7 +90,7 @@ def rank(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Rank the models of a feature store by how well they do on unseen domains."""
-    from oodzoo.features.source import as_source
+    from oodzoo.extraction.source import as_source
     from oodzoo.ranking.constraints import Constraints
     from oodzoo.ranking.ranker import require_rankable
     from oodzoo.store.feature_store import FeatureStore
@@ -171,7 +171,7 @@ def _front(ranking: Ranking) -> Ranking:
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
     from oodzoo.report.ranking import interval_words, where
-    from oodzoo.task.words import WORDS
+    from oodzoo.tasks.words import WORDS
 
     terms, metric = _terms(ranking), WORDS[ranking.task].metric
     numbers = [ranking.score, *terms, f"{metric.short} %", "90 %", "d", "M", "ms"]
@@ -206,7 +206,7 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
 
 def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
     """Warn of classes of a single domain, and of models that are not ranked."""
-    from oodzoo.task.words import WORDS
+    from oodzoo.tasks.words import WORDS
 
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
@@ -223,7 +223,7 @@ def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
 def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     """Show the first models of a ranking, and how to see the others."""
     from oodzoo.report.ranking import has_target, interval_words, where
-    from oodzoo.task.words import WORDS
+    from oodzoo.tasks.words import WORDS
 
     metric = WORDS[ranking.task].metric
     rows = [_cells(row, ()) for row in ranking.rows[:_TOP]]

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import typer
 
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
-from oodzoo.remote.location import url_of_path
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import url_of_path
 
 if TYPE_CHECKING:
     from oodzoo.report.figures import Plot
@@ -72,7 +72,7 @@ def show_document(
     options : dict
         Options that :func:`read_decision` needs.
     """
-    from oodzoo._io import explaining_disk_errors, write_json
+    from oodzoo.core.io import explaining_disk_errors, write_json
 
     made_of = {"name": store.name, "data": store.data_fingerprint}
     whole = {**document, "store": made_of, "options": dict(options)}
@@ -86,9 +86,9 @@ def show_document(
 
 def read_decision(path: Path, store: FeatureStore) -> dict[str, Any]:
     """Read what was decided about the models of a store, as options of :func:`oodzoo.fit`."""
-    from oodzoo._io import read_json, structured
-    from oodzoo.evaluation.recommended import Recommended, require_no_oracle
-    from oodzoo.selection.select import SelectionSummary
+    from oodzoo.combining.evaluation.recommended import Recommended, require_no_oracle
+    from oodzoo.combining.selection import SelectionSummary
+    from oodzoo.core.io import read_json, structured
 
     what = f"the result {str(path)!r}"
     document: dict[str, Any] = {}

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count, duration, typed
 from oodzoo.cli.app import FILES_COMPLETE, RUN_CONTINUES, command
 from oodzoo.cli.config import WritesConfig, file_options, load_options
 from oodzoo.cli.data import counted, images_used, show_counts
@@ -61,8 +60,9 @@ from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import show_bed, show_best_score
 from oodzoo.cli.verdict import aligned, next_steps, verdict
-from oodzoo.errors import InputError
-from oodzoo.events import Events, Listener
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Events, Listener
+from oodzoo.core.text import count, duration, typed
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
@@ -186,7 +186,7 @@ class _Shown(Listener):
         self._inner.progress(stage, done, total, **facts)
 
     def end(self, stage: str, **facts: Any) -> None:
-        from oodzoo.combination.verdict import shown_choice
+        from oodzoo.combining.verdict import shown_choice
 
         self._bars.close()
         self._inner = Listener()
@@ -319,7 +319,7 @@ def run(
     Rerun the same command to resume: only what is missing or has changed is computed.
     """
     from oodzoo.data.unlabelled import parse_unlabelled
-    from oodzoo.features.config import ExtractionConfig
+    from oodzoo.extraction.config import ExtractionConfig
     from oodzoo.pipeline import RunConfig
 
     config = RunConfig(
@@ -371,11 +371,11 @@ def demo(
     log_file: LogFileOption = None,
 ) -> None:
     """Run the whole pipeline on embedded data: handwritten digits and a zoo of tiny models."""
-    from oodzoo._io import explaining_disk_errors
-    from oodzoo._packages import install_hint
+    from oodzoo.core.io import explaining_disk_errors
+    from oodzoo.core.packages import install_hint
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.demo import write_digits
-    from oodzoo.features.config import ExtractionConfig
+    from oodzoo.extraction.config import ExtractionConfig
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
     from oodzoo.zoo.sources import extras_of
@@ -404,8 +404,8 @@ def demo(
 
 def _require_demo_folder(folder: Path) -> None:
     """Reject a folder that contains anything but the data of the demo."""
+    from oodzoo.core.errors import InputError
     from oodzoo.demo.digits import DOMAINS
-    from oodzoo.errors import InputError
 
     if folder.is_dir():
         foreign = sorted({entry.name for entry in folder.iterdir()} - set(DOMAINS))
@@ -432,8 +432,8 @@ def report(
     ] = None,
 ) -> None:
     """Write the report of a run: one self-contained HTML page."""
-    from oodzoo.record import read_run
     from oodzoo.report import write_report
+    from oodzoo.report.record import read_run
 
     run = read_run(folder)
     written: list[Path] = []

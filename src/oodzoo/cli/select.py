@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodzoo._text import count
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
@@ -27,11 +26,12 @@ from oodzoo.cli.options import (
 )
 from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count
 
 if TYPE_CHECKING:
+    from oodzoo.combining.selection import SelectionSummary
     from oodzoo.ranking.top_k import TopK
-    from oodzoo.selection.select import SelectionSummary
 
 _WIDTH = 100
 
@@ -61,9 +61,9 @@ def select(
     log_file: LogFileOption = None,
 ) -> None:
     """Select the features of a feature store that are useful for unseen domains."""
-    from oodzoo.events import Stage, extent
-    from oodzoo.features.source import as_source
-    from oodzoo.selection.select import METHODS, select_features
+    from oodzoo.combining.selection import METHODS, select_features
+    from oodzoo.core.events import Stage, extent
+    from oodzoo.extraction.source import as_source
     from oodzoo.store.feature_store import FeatureStore
 
     if method not in METHODS:
@@ -137,7 +137,7 @@ def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
             for row in summary.per_model
         ],
     )
-    from oodzoo.task.words import WORDS
+    from oodzoo.tasks.words import WORDS
 
     output = WORDS[summary.task].output
     counts = f"--json lists the counts per {output}"

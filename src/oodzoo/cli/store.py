@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from oodzoo._numbers import time_per_image
-from oodzoo._text import count, file_size, some_of, typed
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
 from oodzoo.cli.help import PlainGroup
 from oodzoo.cli.leaks import compare_stored, show_near_duplicates
@@ -23,6 +21,8 @@ from oodzoo.cli.options import (
     require_request,
 )
 from oodzoo.cli.terminal import Terminal
+from oodzoo.core.numbers import time_per_image
+from oodzoo.core.text import count, file_size, some_of, typed
 
 if TYPE_CHECKING:
     from oodzoo.store.usage import Contents
@@ -175,7 +175,7 @@ def sync(
 ) -> None:
     """Adopt removed, moved and relabelled images, without extracting again."""
     from oodzoo.data.sources.columns import parse_columns
-    from oodzoo.features.extract import open_unlabelled
+    from oodzoo.extraction.extract import open_unlabelled
     from oodzoo.store.sync import sync_store
 
     changes = sync_store(
@@ -240,9 +240,9 @@ def check(
     ] = "auto",
 ) -> None:
     """Verify every checksum of a feature store, and find near-duplicate images."""
-    from oodzoo.errors import InputError
-    from oodzoo.leaks.search import SCOPES
+    from oodzoo.core.errors import InputError
     from oodzoo.store.checking import check_store
+    from oodzoo.store.leaks.search import SCOPES
 
     if leaks not in (*SCOPES, "none"):
         expected = ", ".join((*SCOPES, "none"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oodzoo._text import printable
+from oodzoo.core.text import printable
 
 _INDENT = "  "
 

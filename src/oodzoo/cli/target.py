@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodzoo._text import count
 from oodzoo.cli.extract import extraction_progress, skipped_lines
 from oodzoo.cli.options import ZOO_HELP
 from oodzoo.cli.terminal import Terminal
-from oodzoo.remote.location import is_url
+from oodzoo.core.remote.location import is_url
+from oodzoo.core.text import count
 
 if TYPE_CHECKING:
     from oodzoo.data.unlabelled import UnlabelledImages
@@ -59,8 +59,8 @@ def stored_target(
     the fastest one if it is cpu.
     """
     from oodzoo.data.unlabelled import parse_unlabelled
-    from oodzoo.features.target import require_target_score
-    from oodzoo.heads.classes import require_classes_for
+    from oodzoo.extraction.target import require_target_score
+    from oodzoo.linear.heads.classes import require_classes_for
     from oodzoo.store.feature_store import FeatureStore
 
     if target is None:
@@ -101,7 +101,7 @@ def _warn_of_other_images(terminal: Terminal, store: FeatureStore, name: str) ->
 def _add(
     terminal: Terminal, store: FeatureStore, images: UnlabelledImages, zoo: str | None, device: str
 ) -> None:
-    from oodzoo.features.adding import add_unlabelled
+    from oodzoo.extraction.adding import add_unlabelled
     from oodzoo.zoo import load_zoo
 
     before = store.images(images.name) if images.name in store.unlabelled else None

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any, ClassVar, Self
 
-from oodzoo._text import count, duration, printable, wrapped
 from oodzoo.cli.tables import Part, column_widths, fit_table
-from oodzoo.events import Log, Progress
+from oodzoo.core.events import Log, Progress
+from oodzoo.core.text import count, duration, printable, wrapped
 
 # --- progress -------------------------------------------------------------------------------------
 

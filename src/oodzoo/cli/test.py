@@ -20,10 +20,10 @@ from oodzoo.cli.options import (
     require_request,
 )
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 
 if TYPE_CHECKING:
-    from oodzoo.assessment import TestResult
+    from oodzoo.predictor.assessment import TestResult
 
 _MOST = 10
 """Rows of a table."""
@@ -74,10 +74,10 @@ def assess(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Test a predictor on labelled data: what it gets right and wrong, and what was expected."""
-    from oodzoo.assessment import test
+    from oodzoo.core.events import Events
     from oodzoo.data.sources.columns import parse_columns
-    from oodzoo.events import Events
     from oodzoo.predictor import load
+    from oodzoo.predictor.assessment import test
     from oodzoo.report.assessment_page import write_test_report
 
     page = _page(out)  # before the work
@@ -120,7 +120,7 @@ def _page(out: Path | None) -> Path | None:
 
 
 def _show(terminal: Terminal, result: TestResult) -> None:
-    from oodzoo.assessment.advice import next_steps
+    from oodzoo.predictor.assessment.advice import next_steps
 
     terminal.table(*result.table())
     terminal.line("")
@@ -151,9 +151,9 @@ _FEW = (0, "")
 
 def _tables(result: TestResult) -> list[_Table]:
     """What is behind the metrics: the weakest classes, confusions and confident mistakes."""
-    from oodzoo._numbers import number, significant, span
-    from oodzoo.diagnostics.classes import ClassDiagnosis
-    from oodzoo.diagnostics.numbers import NumberDiagnosis
+    from oodzoo.core.numbers import number, significant, span
+    from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
+    from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis
 
     found, noun = result.diagnosis, f"{result.noun}s"
     if isinstance(found, ClassDiagnosis):

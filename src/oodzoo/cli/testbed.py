@@ -27,11 +27,11 @@ from oodzoo.cli.testbed_tables import (
     show_domains,
     show_paper,
 )
-from oodzoo.errors import InputError
-from oodzoo.events import Events, Listener
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Events, Listener
 
 if TYPE_CHECKING:
-    from oodzoo.testbed import TestBed
+    from oodzoo.ranking.testbed import TestBed
 
 
 @command("testbed", example="oodzoo testbed features/", interrupted=MODELS_CACHED)
@@ -79,7 +79,7 @@ def compare_scores(
             raise InputError(
                 f"--out takes one store, got {len(targets)}; run the command once for each"
             )
-        from oodzoo.testbed.external import read_values
+        from oodzoo.ranking.testbed.external import read_values
 
         options = {
             "protocol": protocol,
@@ -118,8 +118,8 @@ def _stores(
     plot: Path | None,
     tracked_by: Sequence[Listener],
 ) -> None:
+    from oodzoo.ranking.testbed import compare, run, save
     from oodzoo.store.feature_store import FeatureStore
-    from oodzoo.testbed import compare, run, save
 
     stores = [FeatureStore(path) for path in paths]
     beds = []
@@ -156,7 +156,7 @@ def _labelled(beds: Sequence[TestBed], origins: Sequence[str]) -> dict[str, Test
 
 
 def _paper(terminal: Terminal, plot: Path | None) -> None:
-    from oodzoo.testbed import compare, paper
+    from oodzoo.ranking.testbed import compare, paper
 
     tables = {"": compare(paper()), "_with_head": compare(paper(with_head=True))}
     show_paper(terminal, tables)
@@ -165,7 +165,7 @@ def _paper(terminal: Terminal, plot: Path | None) -> None:
 
 
 def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None:
-    from oodzoo.testbed import compare, load
+    from oodzoo.ranking.testbed import compare, load
 
     if not results:
         raise InputError(

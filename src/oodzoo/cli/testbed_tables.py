@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodzoo._text import count, typed
 from oodzoo.cli.terminal import Terminal
+from oodzoo.core.text import count, typed
 
 if TYPE_CHECKING:
-    from oodzoo.testbed import Agreement, Comparison, ScoreResult, TestBed
-    from oodzoo.testbed.bed import Interval
+    from oodzoo.ranking.testbed import Agreement, Comparison, ScoreResult, TestBed
+    from oodzoo.ranking.testbed.bed import Interval
 
 WIDTH = 80
 
@@ -36,7 +36,7 @@ def show_paper(terminal: Terminal, tables: Mapping[str, Comparison]) -> None:
 
 def _show_published(terminal: Terminal) -> None:
     """Print the paper's accuracies and costs."""
-    from oodzoo.evaluation import published
+    from oodzoo.ranking.testbed import published
 
     names = [*published.N_DOMAINS, "average"]
     ratios = published.feature_ratios()
@@ -99,7 +99,7 @@ def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
         }
         pairs["mean" + suffix] = comparison.indistinguishable
     some = next(iter(tables[""].beds.values()))
-    from oodzoo.evaluation import published
+    from oodzoo.ranking.testbed import published
 
     accuracy: dict[str, dict[str, float]] = {}
     for method, row in published.accuracies().items():

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count, duration, typed
 from oodzoo.cli.app import command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
@@ -24,9 +23,10 @@ from oodzoo.cli.options import (
     rates_of,
 )
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
-from oodzoo.events import Events
-from oodzoo.remote.location import parse_location
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Events
+from oodzoo.core.remote.location import parse_location
+from oodzoo.core.text import count, duration, typed
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
@@ -202,7 +202,7 @@ def _require_another(predictor: str, out: str) -> None:
 
 def _checkpoint_folder(out: str) -> Path:
     """The folder next to the predictor; for a URL, one in the cache."""
-    from oodzoo.remote.cache import cache_folder
+    from oodzoo.core.remote.cache import cache_folder
 
     location = parse_location(out)
     if isinstance(location, Path):

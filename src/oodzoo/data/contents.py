@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._threads import Prefetch
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Progress
+from oodzoo.core.threads import Prefetch
 from oodzoo.data.files import ImageFile, TextFile, UnreadableImageError, reading
-from oodzoo.errors import InputError
-from oodzoo.events import Progress
 
 if TYPE_CHECKING:
     from oodzoo.data.images import ImageFacts

@@ -10,7 +10,9 @@ from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
-from oodzoo._text import count
+from oodzoo.core.errors import InputError, NoDomainsError
+from oodzoo.core.events import Progress
+from oodzoo.core.text import count
 from oodzoo.data.contents import ImageFiles, inspect_images
 from oodzoo.data.files import ImageFile, modality_of, read_bytes
 from oodzoo.data.issues import (
@@ -28,9 +30,7 @@ from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.targets import require_varied
 from oodzoo.data.summary import Summary, summarise
 from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.errors import InputError, NoDomainsError
-from oodzoo.events import Progress
-from oodzoo.task import require_kind
+from oodzoo.tasks import require_kind
 
 
 class ImageDomains(ImageFiles):

@@ -11,13 +11,13 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
-from oodzoo._text import one_line
-from oodzoo._threads import Budget
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.cache import cached_file
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import RemoteFile, find_file
+from oodzoo.core.text import one_line
+from oodzoo.core.threads import Budget
 from oodzoo.data.row_groups import read_cell
-from oodzoo.errors import InputError
-from oodzoo.remote.cache import cached_file
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import RemoteFile, find_file
 
 MAX_FILE_BYTES = 1 << 30
 """Largest image file that is read. The most pixels that Pillow decodes need less, uncompressed."""

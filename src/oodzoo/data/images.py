@@ -15,10 +15,10 @@ import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 from PIL.JpegImagePlugin import JpegImageFile
 
-from oodzoo._text import file_size, one_line
-from oodzoo._threads import Budget
+from oodzoo.core.remote.cache import size_of_environment
+from oodzoo.core.text import file_size, one_line
+from oodzoo.core.threads import Budget
 from oodzoo.data.files import ImageFile, UnreadableImageError, reading
-from oodzoo.remote.cache import size_of_environment
 
 # fmt: off
 # Accepted content, whatever the suffix. Pillow has more formats, for some of which it runs other

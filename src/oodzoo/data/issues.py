@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from oodzoo._text import count
+from oodzoo.core.text import count
 from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.summary_rows import Spread
 from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.task import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 LARGE_SHIFT = 20.0
 """Label shift beyond that by chance, in percentage points, that is a problem."""

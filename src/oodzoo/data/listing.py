@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from oodzoo._text import count, one_line
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, one_line
 from oodzoo.data.files import ImageFile
-from oodzoo.errors import InputError
-from oodzoo.task import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 # fmt: off
 SUFFIXES = frozenset({
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
     """One image: its path in the data set, which is unique there, domain, label and group.
 
     The label is the name of a class; a label of another kind is text, see
-    :meth:`oodzoo.task.Task.encode`.
+    :meth:`oodzoo.tasks.Task.encode`.
     """
 
     path: str

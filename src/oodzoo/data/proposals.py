@@ -10,7 +10,7 @@ half of the classes. Columns that can be used are sorted by
 where *classes* is the mean share of the classes that a value has, and *evenness* is the entropy of
 the numbers of images divided by its maximum, :math:`-\sum_v p_v \log p_v / \log k`. *Separability*,
 known only with features, is how much better than chance a linear model tells the values of images
-that it has not seen (:mod:`oodzoo.domains.clusters`).
+that it has not seen (:mod:`oodzoo.ranking.domains.clusters`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from oodzoo._text import count, did_you_mean, printable
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, did_you_mean, printable
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.columns import ONE_DOMAIN
-from oodzoo.errors import InputError
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 MIN_IMAGES = 20
 MAX_DOMAINS = 20
@@ -65,7 +65,7 @@ class Candidate:
     separability : float or None
         How well features tell the domains apart, from 0 (chance) to 1; None without features.
     kind : str
-        "column"; proposals of another kind (clusters) come from :mod:`oodzoo.domains`.
+        "column"; proposals of another kind (clusters) come from :mod:`oodzoo.ranking.domains`.
     """
 
     name: str

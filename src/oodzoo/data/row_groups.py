@@ -10,10 +10,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
-from oodzoo._packages import optional_package
-from oodzoo._text import one_line
-from oodzoo._threads import Budget
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import one_line
+from oodzoo.core.threads import Budget
 
 MAX_GROUP_BYTES = 1 << 30
 """Most bytes of images in one row group, and of the row groups that are kept together."""

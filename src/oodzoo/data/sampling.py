@@ -1,6 +1,6 @@
 """Stratified, nested samples of a data set that keep groups whole.
 
-The stratum of a sample is its class; for other tasks see :mod:`oodzoo.task.strata`.
+The stratum of a sample is its class; for other tasks see :mod:`oodzoo.tasks.strata`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import heapq
 from collections import defaultdict
 from collections.abc import Sequence
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.listing import Sample
-from oodzoo.errors import InputError
-from oodzoo.task import CLASSIFICATION, Task
-from oodzoo.task.strata import strata
+from oodzoo.tasks import CLASSIFICATION, Task
+from oodzoo.tasks.strata import strata
 
 Cell = tuple[str, str]
 """(domain, stratum)"""
@@ -56,7 +56,7 @@ def stratified_sample(
 
 
 def strata_of(task: Task, labels: Sequence[str]) -> list[str]:
-    """Return the stratum of each label: its class, or see :mod:`oodzoo.task.strata`.
+    """Return the stratum of each label: its class, or see :mod:`oodzoo.tasks.strata`.
 
     Examples
     --------

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._html import html_table
-from oodzoo._packages import optional_package
-from oodzoo._text import count, text_table
+from oodzoo.core.html import html_table
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import count, text_table
 from oodzoo.data.contents import Inspection
 from oodzoo.data.files import ImageFile
 from oodzoo.data.issues import (
@@ -53,7 +53,7 @@ from oodzoo.data.summary_rows import (
     columns_and_rows,
     spreads,
 )
-from oodzoo.task import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 if TYPE_CHECKING:
     import pandas

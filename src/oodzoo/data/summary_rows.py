@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import file_size
+from oodzoo.core.text import file_size
 from oodzoo.data.listing import Sample
-from oodzoo.task import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 Floats = NDArray[np.float64]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from oodzoo._text import count
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url, is_url, parse_location
+from oodzoo.core.text import count
 from oodzoo.data.contents import ImageFiles
 from oodzoo.data.files import ImageFile
 from oodzoo.data.listing import explaining_errors
 from oodzoo.data.sources.folder import images_below
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url, is_url, parse_location
 
 
 class UnlabelledImages(ImageFiles):

@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from oodzoo._io import explaining_disk_errors, write_bytes
-from oodzoo._text import did_you_mean, printable, typed
-from oodzoo.engine.choice import array_device, require_engine
-from oodzoo.errors import InputError
-from oodzoo.evaluation.published import require_published
-from oodzoo.evaluation.settings import require_seed, resolve_trials
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.heads.classes import require_classes_for
-from oodzoo.racing.policy import parse_budget
+from oodzoo.combining.evaluation.settings import require_seed, resolve_trials
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import explaining_disk_errors, write_bytes
+from oodzoo.core.text import did_you_mean, printable, typed
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.engines.choice import array_device, require_engine
+from oodzoo.linear.heads.classes import require_classes_for
 from oodzoo.ranking.constraints import Constraints, Limits
+from oodzoo.ranking.racing.policy import parse_budget
 from oodzoo.ranking.ranker import as_score, require_score, require_score_of_task
+from oodzoo.ranking.testbed.published import require_published
 from oodzoo.ranking.top_k import TopK, parse_top_k
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class RunConfig:
     testbed : bool
         Compare the scores on these models, too.
     race : bool
-        Drop models early, see :func:`oodzoo.racing.race`.
+        Drop models early, see :func:`oodzoo.ranking.racing.race`.
     budget : float or str, optional
         Time for the extraction, in seconds or as "30m"; implies `race`.
     """

@@ -8,39 +8,39 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from oodzoo import scores, testbed
-from oodzoo._io import file_digest, is_temporary, locked
-from oodzoo._text import without_folders
+from oodzoo.combining.evaluation import evaluate
+from oodzoo.combining.selection import SelectionSummary, select_features
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Events, Listener, Listeners, Stage, extent, or_notebook
+from oodzoo.core.io import file_digest, is_temporary, locked
+from oodzoo.core.text import without_folders
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
-from oodzoo.domains import use_domains
-from oodzoo.engine.choice import open_engine
-from oodzoo.engine.task import Engine
-from oodzoo.errors import InputError
-from oodzoo.evaluation import evaluate
-from oodzoo.events import Events, Listener, Listeners, Stage, extent, or_notebook
-from oodzoo.features.config import Extraction
-from oodzoo.features.extract import run_extraction
-from oodzoo.features.source import FeatureSource, as_source
-from oodzoo.features.target import (
+from oodzoo.extraction.config import Extraction
+from oodzoo.extraction.engines.choice import open_engine
+from oodzoo.extraction.engines.task import Engine
+from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.source import FeatureSource, as_source
+from oodzoo.extraction.target import (
     Target,
     as_target,
     require_target_score,
     require_usable,
 )
-from oodzoo.heads.adaptive import MIN_IMAGES
-from oodzoo.leaks.pairs import NearDuplicates
-from oodzoo.leaks.similar import similar_images
+from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.pipeline.config import CONFIG_FILE, RunConfig
 from oodzoo.pipeline.examples import choose_examples, example_files, leak_files, mistake_files
 from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.predictor import Predictor, fit
 from oodzoo.predictor.card import CARD
-from oodzoo.racing import Dropped, parse_budget, run_race
+from oodzoo.ranking import scores, testbed
 from oodzoo.ranking.constraints import Constraints, restricted
+from oodzoo.ranking.domains import use_domains
+from oodzoo.ranking.racing import Dropped, parse_budget, run_race
 from oodzoo.ranking.ranker import rank
-from oodzoo.record import (
+from oodzoo.report import write_report
+from oodzoo.report.record import (
     DataSummary,
     DomainLabels,
     ExtractionSummary,
@@ -49,9 +49,9 @@ from oodzoo.record import (
     is_run,
     write_local,
 )
-from oodzoo.report import write_report
-from oodzoo.selection.select import SelectionSummary, select_features
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.leaks.pairs import NearDuplicates
+from oodzoo.store.leaks.similar import similar_images
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.listing import select_models
 from oodzoo.zoo.spec import local_path
@@ -89,7 +89,7 @@ def run(
     config : RunConfig, optional
     listener : Listener or sequence of Listener, optional
         Receives the events of the stage "run" and of the stages within it, see
-        :mod:`oodzoo.events`.
+        :mod:`oodzoo.core.events`.
     command : str, optional
         The command line, for the record and the report; without paths that others should not see.
 

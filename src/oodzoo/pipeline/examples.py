@@ -6,6 +6,7 @@ import io
 import itertools
 from collections.abc import Mapping, Sequence
 
+from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import (
@@ -18,12 +19,11 @@ from oodzoo.data.files import (
 )
 from oodzoo.data.listing import shown_label
 from oodzoo.data.sampling import strata_of
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.leaks.pairs import NearDuplicates
-from oodzoo.record import Example
 from oodzoo.report.data import shown_pairs
 from oodzoo.report.diagnosis import shown_mistakes
+from oodzoo.report.record import Example
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.leaks.pairs import NearDuplicates
 
 EXAMPLES = 12
 """Images of each domain that the record names; the report shows some of them."""

@@ -20,12 +20,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from oodzoo import __version__
-from oodzoo._io import read_json, structured, write_tidily
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
-from oodzoo.events import Events, Listener
-from oodzoo.record import NAME, SCHEMA, Document, Run, Stage, part_from_dict
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Events, Listener
+from oodzoo.core.io import read_json, structured, write_tidily
+from oodzoo.core.text import one_line
 from oodzoo.report import write_report
+from oodzoo.report.record import NAME, SCHEMA, Document, Run, Stage, part_from_dict
 from oodzoo.store.documents import sealed, unsealed
 
 Result = TypeVar("Result")

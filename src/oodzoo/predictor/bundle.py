@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oodzoo._io import file_digest, structured
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import file_digest, structured
 from oodzoo.predictor.models import (
     PredictorModel,
     as_preprocessing,

@@ -14,17 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import oodzoo
-from oodzoo._html import html_table
-from oodzoo._numbers import number, significant, span
-from oodzoo._text import count, file_size, some_of, typed
-from oodzoo.combination.verdict import shown_choice
+from oodzoo.combining.verdict import shown_choice
+from oodzoo.core.html import html_table
+from oodzoo.core.numbers import number, significant, span
+from oodzoo.core.text import count, file_size, some_of, typed
 from oodzoo.predictor.card_metadata import card_metadata, licences, modality, plain, title
 from oodzoo.predictor.left_out import LeftOut, caveat
 from oodzoo.predictor.models import AnyModel, FeatureModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.prediction_sets import sets_text
-from oodzoo.task import Task
-from oodzoo.task.words import WORDS
+from oodzoo.tasks import Task
+from oodzoo.tasks.words import WORDS
 from oodzoo.zoo.spec import local_path
 
 CARD = "README.md"

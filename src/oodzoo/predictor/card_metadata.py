@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from oodzoo._text import printable
+from oodzoo.core.text import printable
 from oodzoo.predictor.models import AnyModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts
-from oodzoo.task import Kind, Task
+from oodzoo.tasks import Kind, Task
 from oodzoo.zoo.spec import local_path
 
 _TASKS: dict[tuple[str | None, Kind], str] = {

@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo._io import require_schema, structured
-from oodzoo._text import count
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.heads.adaptive import AdaptiveHead, Confusion
-from oodzoo.heads.linear import LinearHead
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import require_schema, structured
+from oodzoo.core.text import count
+from oodzoo.extraction.columns import Columns
+from oodzoo.linear.heads.adaptive import AdaptiveHead, Confusion
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.bundle import BundledModel
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 SCHEMA = 1
 _KIND = "oodzoo predictor"

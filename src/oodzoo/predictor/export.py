@@ -33,10 +33,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import oodzoo
-from oodzoo._io import write_tidily
-from oodzoo._packages import optional_package
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import write_tidily
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import one_line
 from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.models import load_models as load_again
@@ -100,7 +100,7 @@ class GraphBuilder:
         return self.add("Gather", [features, tensor.name], f"{prefix}selected", axis=1)
 
     def _add_normalisation(self, features: str, prefix: str) -> str:
-        """Divide features by their norm, as :func:`oodzoo.features.columns.normalise` does."""
+        """Divide features by their norm, as :func:`oodzoo.extraction.columns.normalise` does."""
         axes = self.onnx.numpy_helper.from_array(np.array([1]), f"{prefix}axes")
         self.constants.append(axes)
         least = self.constant(f"{prefix}least", np.array(np.finfo(np.float32).tiny))

@@ -9,25 +9,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oodzoo._text import count
-from oodzoo.backend import Array
-from oodzoo.combination.work import compute_heads
-from oodzoo.engine.choice import array_device, open_engine, require_engine
-from oodzoo.errors import InputError
-from oodzoo.evaluation.protocol import evaluate
-from oodzoo.evaluation.recommended import Recommended
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.events import Listeners, Stage, extent
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import (
+from oodzoo.combining.evaluation.protocol import evaluate
+from oodzoo.combining.evaluation.recommended import Recommended
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.selection import Selection, SelectionSummary
+from oodzoo.combining.work import compute_heads
+from oodzoo.core.backend import Array
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Listeners, Stage, extent
+from oodzoo.core.text import count
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.engines.choice import array_device, open_engine, require_engine
+from oodzoo.extraction.source import (
     ArraySource,
     FeatureSource,
     StoreSource,
     require_task,
     with_models,
 )
-from oodzoo.features.target import TargetImages
-from oodzoo.heads.classes import require_classes_to_tell_apart
+from oodzoo.extraction.target import TargetImages
+from oodzoo.linear.heads.classes import require_classes_to_tell_apart
 from oodzoo.predictor.choosing import (
     Options,
     as_evaluated,
@@ -51,9 +52,8 @@ from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.constraints import Constraints, Limits, apply
 from oodzoo.ranking.ranker import require_score
 from oodzoo.ranking.top_k import TOP_K, TopK
-from oodzoo.selection.select import Selection, SelectionSummary
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.task import require_kind
+from oodzoo.tasks import require_kind
 from oodzoo.zoo import ModelSpec, load_zoo
 
 
@@ -147,7 +147,7 @@ def fit(
         a recommendation and for a pool.
     listener : Listener or sequence of Listener, optional
         Receives the events of the stage "predictor" and, within it, of the evaluation and the
-        ranking; see :mod:`oodzoo.events`.
+        ranking; see :mod:`oodzoo.core.events`.
 
     Returns
     -------

@@ -29,7 +29,8 @@ from pathlib import Path
 
 import numpy as np
 
-from oodzoo._io import (
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import (
     explaining_disk_errors,
     file_digest,
     locked,
@@ -37,7 +38,6 @@ from oodzoo._io import (
     remove_temporaries,
     write_bytes,
 )
-from oodzoo.errors import InputError
 from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_models
 from oodzoo.predictor.card import CARD, is_own_card, model_card, warn_of_edited_card
 from oodzoo.predictor.document import (

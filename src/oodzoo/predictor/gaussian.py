@@ -36,11 +36,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._threads import LARGE_PRODUCT, blas_threads
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Samples
-from oodzoo.task import Kind
-from oodzoo.task.strata import strata
+from oodzoo.core.errors import InputError
+from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
+from oodzoo.extraction.columns import Samples
+from oodzoo.tasks import Kind
+from oodzoo.tasks.strata import strata
 
 LEVEL = 0.975
 """Share of held-out training images within the limit. The target is at most 5 % false alarms on new
@@ -158,7 +158,7 @@ def fit_gaussian(
         For each domain, the group of each sample; None where it is unknown.
     kind : {"classification", "regression", "multilabel"}
         What the labels are; where they are not classes, strata take their place, see
-        :mod:`oodzoo.task.strata`.
+        :mod:`oodzoo.tasks.strata`.
     """
     features, labels, domains = samples
     labels = strata(kind, labels)

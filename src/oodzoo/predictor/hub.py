@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from oodzoo._io import explaining_disk_errors, read_json
-from oodzoo._packages import optional_package
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import explaining_disk_errors, read_json
+from oodzoo.core.packages import optional_package
+from oodzoo.core.remote.location import Url
+from oodzoo.core.text import one_line
 from oodzoo.predictor.card import CARD, is_own_card, warn_of_edited_card
 from oodzoo.predictor.document import is_predictor, named_files
 from oodzoo.predictor.folder import read_folder, write_files
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.remote import link, links_folder, read_url, require_inside
-from oodzoo.remote.location import Url
 from oodzoo.zoo.hub import error_chain, offline, why_unreachable
 
 _DOCUMENT = "predictor.json"

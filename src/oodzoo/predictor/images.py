@@ -13,15 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.remote.objects import find_file
 from oodzoo.data.files import ImageFile, LocalFile, ObjectImage, RemoteImage, StoredFile
 from oodzoo.data.listing import SUFFIXES, explaining_errors
 from oodzoo.data.sources.folder import images_below, list_images
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.features.forward import Job, run_jobs
-from oodzoo.features.pixels import Chunk, Decoding
-from oodzoo.remote.location import Url, parse_location
-from oodzoo.remote.objects import find_file
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.forward import Job, run_jobs
+from oodzoo.extraction.pixels import Chunk, Decoding
 from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.layers import by_network
 from oodzoo.zoo.model import Pixels, network_of

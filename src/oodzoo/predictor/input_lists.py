@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import is_url
 from oodzoo.data.files import ImageFile
-from oodzoo.errors import InputError
 from oodzoo.predictor.images import image_files
-from oodzoo.remote.location import is_url
 
 _BYTES = 1 << 16
 """Most bytes of one group of lines."""

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo._text import count, one_line
-from oodzoo.backend import to_numpy
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.features.forward import Job, run_jobs
+from oodzoo.core.backend import to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, one_line
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.forward import Job, run_jobs
 from oodzoo.predictor.images import FeatureChunk, ImageLike, image_files
 from oodzoo.predictor.models import AnyModel, FeatureModel
 from oodzoo.zoo import Model

@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.decision import (
+from oodzoo.combining.decision import (
     left_out_columns,
     left_out_columns_without,
     selections_without,
 )
-from oodzoo.combination.heads import Heads, choose_pool, left_out_pools
-from oodzoo.combination.predictions import Outputs
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource
-from oodzoo.heads.outputs import outputs_of
+from oodzoo.combining.heads import Heads, choose_pool, left_out_pools
+from oodzoo.combining.predictions import Outputs
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import FeatureSource
+from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.predictor.prediction_sets import (
     SetLevel,
     find_level,

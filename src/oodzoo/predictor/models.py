@@ -14,11 +14,11 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from oodzoo._io import file_digest, structured
-from oodzoo.backend import to_numpy
-from oodzoo.errors import InputError
-from oodzoo.features.members import find_spec
-from oodzoo.features.source import FeatureSource
+from oodzoo.core.backend import to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import file_digest, structured
+from oodzoo.extraction.members import find_spec
+from oodzoo.extraction.source import FeatureSource
 from oodzoo.predictor.temporaries import is_removed_at_exit
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import StoredModel

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import Number, total
-from oodzoo.heads.adaptive import AdaptiveHead
-from oodzoo.heads.linear import LinearHead
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import Number, total
+from oodzoo.linear.heads.adaptive import AdaptiveHead
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 from oodzoo.zoo.layers import by_network, network_key
 
 
@@ -46,7 +46,7 @@ class Provenance:
     accuracy : float or None
         Accuracy of such a choice on unseen domains, in percent: measured by leaving each training
         domain out, with the choice inside the loop. For other tasks than classification, the main
-        metric (:mod:`oodzoo.metrics`). None if it was not measured.
+        metric (:mod:`oodzoo.tasks.metrics`). None if it was not measured.
     accuracy_interval : tuple of float, or None
         Interval of the accuracy.
     target : str or None

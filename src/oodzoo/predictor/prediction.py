@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import count, short_name
-from oodzoo.backend import to_numpy
-from oodzoo.errors import InputError
-from oodzoo.metrics import metric
+from oodzoo.core.backend import to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, short_name
 from oodzoo.predictor.left_out import LeftOut, require_confidence
 from oodzoo.predictor.prediction_sets import SetLevel, intervals_of, set_of
-from oodzoo.task import Kind, Labels, Task, as_labels
+from oodzoo.tasks import Kind, Labels, Task, as_labels
+from oodzoo.tasks.metrics import metric
 
 Floats = NDArray[np.float64]
 

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 
 Floats = NDArray[np.float64]
 

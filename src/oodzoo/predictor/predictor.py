@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
-from oodzoo._text import count, some_of
-from oodzoo.combination.verdict import shown_choice
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.heads.adaptive import AdaptingDomain, AdaptiveHead
-from oodzoo.heads.linear import LinearHead
+from oodzoo.combining.verdict import shown_choice
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.text import count, some_of
+from oodzoo.extraction.columns import Columns
+from oodzoo.linear.heads.adaptive import AdaptingDomain, AdaptiveHead
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.card import predictor_as_html
 from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
 from oodzoo.predictor.folder import read_folder, write_folder
@@ -59,9 +60,8 @@ from oodzoo.predictor.prediction import (
 from oodzoo.predictor.remote import write_url
 from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.torch_module import predictor_module
-from oodzoo.remote.location import Url, parse_location
 from oodzoo.store.places import part_of_run
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
 
@@ -241,8 +241,8 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
 
         Some heads of a pool act on features standardised within each domain, if that helped on
         left-out training domains. For them, mean and standard deviation are those of these images;
-        see :mod:`oodzoo.heads.adaptive`. The images should be of one domain, and of most classes.
-        Their order does not matter. Images that cannot be read are left out.
+        see :mod:`oodzoo.linear.heads.adaptive`. The images should be of one domain, and of most
+        classes. Their order does not matter. Images that cannot be read are left out.
 
         Raises
         ------
@@ -381,7 +381,8 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     def score(self, images: Inputs, y: Sequence[Any] | NDArray[Any]) -> float:
         """Compute the main metric as a fraction: accuracy, or that of the task.
 
-        See :mod:`oodzoo.metrics`. Several labels are given as zeros and ones, or lists of strings.
+        See :mod:`oodzoo.tasks.metrics`. Several labels are given as zeros and ones, or lists of
+        strings.
         """
         found = list(self._predictions(as_list(images, self._noun)))  # all must be readable
         labels = [prediction.label for prediction in found]

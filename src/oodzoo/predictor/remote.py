@@ -22,23 +22,18 @@ import time
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from oodzoo._io import (
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import (
     explaining_disk_errors,
     file_digest,
     locked,
     read_json,
     temporary_name,
 )
-from oodzoo.errors import InputError
-from oodzoo.predictor.card import CARD, is_own_card, warn_of_edited_card
-from oodzoo.predictor.document import is_predictor, named_files
-from oodzoo.predictor.folder import read_folder, require_free, write_files
-from oodzoo.predictor.parts import PredictorParts
-from oodzoo.predictor.temporaries import remove_at_exit
-from oodzoo.remote.cache import cache_folder, cached_file, drop_cached
-from oodzoo.remote.failures import RemoteError
-from oodzoo.remote.location import Url, parse_location
-from oodzoo.remote.objects import (
+from oodzoo.core.remote.cache import cache_folder, cached_file, drop_cached
+from oodzoo.core.remote.failures import RemoteError
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.remote.objects import (
     RemoteFile,
     find_file,
     list_files,
@@ -46,6 +41,11 @@ from oodzoo.remote.objects import (
     remove_files,
     write_file,
 )
+from oodzoo.predictor.card import CARD, is_own_card, warn_of_edited_card
+from oodzoo.predictor.document import is_predictor, named_files
+from oodzoo.predictor.folder import read_folder, require_free, write_files
+from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.temporaries import remove_at_exit
 
 _DOCUMENT = "predictor.json"
 _VERSION = re.compile(r"version-(?P<time>[0-9a-f]{8})[0-9a-f]{8}")

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo import Geometry
 
 OPSET = 18

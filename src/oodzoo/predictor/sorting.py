@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from oodzoo._io import explaining_disk_errors, remove_stale, write_new
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import explaining_disk_errors, remove_stale, write_new
+from oodzoo.core.remote.location import Url
 from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url
 
 UNSURE = "_unsure"
 """Folder of the images without a label."""

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from oodzoo._io import remove_stale, temporary_name
+from oodzoo.core.io import remove_stale, temporary_name
 
 _removed_at_exit: set[Path] = set()
 

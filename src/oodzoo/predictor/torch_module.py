@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from oodzoo._packages import optional_package
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
 from oodzoo.predictor.export import input_names
 from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel, load_models

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import explaining_disk_errors
-from oodzoo.combination.final import FinalHead, fit_pool
-from oodzoo.combination.heads import predict_with_heads
-from oodzoo.combination.predictions import SHARES, Head, HeadPredictions
+from oodzoo.combining.final import FinalHead, fit_pool
+from oodzoo.combining.heads import predict_with_heads
+from oodzoo.combining.predictions import SHARES, Head, HeadPredictions
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Listeners
+from oodzoo.core.io import explaining_disk_errors
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
-from oodzoo.events import Listeners
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import run_extraction
-from oodzoo.features.source import StoreSource
-from oodzoo.heads.outputs import outputs_of
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.source import StoreSource
+from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.predictor.models import PredictorModel, file_digests
 from oodzoo.predictor.temporaries import remove_at_exit
 from oodzoo.store.feature_store import FeatureStore
@@ -186,7 +186,7 @@ def fit_tuned_pool(
 def left_out_outputs(
     source: StoreSource, images: ImageDomains, logits: Mapping[str, NDArray[Any]]
 ) -> list[NDArray[np.float64]]:
-    """Outputs for each domain, as in :mod:`oodzoo.heads.outputs`, in the order of the store.
+    """Outputs for each domain, as in :mod:`oodzoo.linear.heads.outputs`, in the order of the store.
 
     `logits` are of the images of each domain, in the order of the data set.
     """

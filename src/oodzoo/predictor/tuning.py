@@ -18,13 +18,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from oodzoo._io import locked
-from oodzoo._text import count, did_you_mean, duration
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Listeners, Stage
+from oodzoo.core.io import locked
+from oodzoo.core.text import count, did_you_mean, duration
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
-from oodzoo.events import Listeners, Stage
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import StoreSource
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import StoreSource
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import Provenance

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from oodzoo._text import count, did_you_mean
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Progress
+from oodzoo.core.text import count, did_you_mean
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
-from oodzoo.events import Progress
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor

@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oodzoo._constraints import Rule, apply_rules, licence_rule, lowest, parameter_rule, positive
-from oodzoo.errors import InputError
-from oodzoo.features.source import FeatureSource, total_cost, with_models
+from oodzoo.core.constraints import (
+    Rule,
+    apply_rules,
+    licence_rule,
+    lowest,
+    parameter_rule,
+    positive,
+)
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.source import FeatureSource, total_cost, with_models
 
 
 @dataclass(frozen=True)

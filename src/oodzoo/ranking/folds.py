@@ -20,10 +20,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import count
-from oodzoo.backend import Array, Backend, backend, backend_of, to_numpy
-from oodzoo.errors import InputError
-from oodzoo.evidence import (
+from oodzoo.core.backend import Array, Backend, backend, backend_of, to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count
+from oodzoo.extraction.source import Shard
+from oodzoo.linear.evidence import (
     Precisions,
     Spectrum,
     decompose,
@@ -31,9 +32,7 @@ from oodzoo.evidence import (
     log_evidence,
     maximise_evidence,
 )
-from oodzoo.features.source import Shard
-from oodzoo.metrics import contributions, second_metric
-from oodzoo.moments import Moments, blocks, label_matrix, merge
+from oodzoo.linear.moments import Moments, blocks, label_matrix, merge
 from oodzoo.ranking.inputs import TrainingMoments
 from oodzoo.ranking.ridge import RidgePath
 from oodzoo.ranking.zood import (
@@ -43,7 +42,8 @@ from oodzoo.ranking.zood import (
     RelativeDensity,
     discriminability,
 )
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
+from oodzoo.tasks.metrics import contributions, second_metric
 
 Stability = Literal["robust", "paper"]
 
@@ -78,7 +78,7 @@ class Fold:
     label_spread, density_spread : float
         Standard deviation of `label_log_density` and of `feature_log_density`.
     metric, second_metric : float
-        Metrics (:mod:`oodzoo.metrics`) of a ridge regression of the training domains on this
+        Metrics (:mod:`oodzoo.tasks.metrics`) of a ridge regression of the training domains on this
         domain: accuracy and balanced accuracy, or those of other tasks, as fractions. A class that
         the training domains lack is never predicted and counts as wrong. The ridge is the one with
         the highest mean skill over the held-out domains (:mod:`oodzoo.ranking.ridge`).
@@ -90,7 +90,7 @@ class Fold:
     unconverged : tuple of int
         Classes whose precisions did not converge; or whose noise the training domains do not
         determine, because the features are as many as the samples. It is then at its bound (see
-        :mod:`oodzoo.evidence`).
+        :mod:`oodzoo.linear.evidence`).
     ridge : int
         Index of that ridge in :data:`~oodzoo.ranking.ridge.RIDGES`.
     evidence, training_evidence : float

@@ -23,9 +23,9 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.backend import backend
-from oodzoo.features.source import FeatureSource, Shard
-from oodzoo.moments import Moments, blocks, domain_moments, is_large_offset
+from oodzoo.core.backend import backend
+from oodzoo.extraction.source import FeatureSource, Shard
+from oodzoo.linear.moments import Moments, blocks, domain_moments, is_large_offset
 
 TrainingMoments = Callable[[str, Sequence[str]], Moments]
 """Returns the moments of a domain without the groups of some held-out domains."""

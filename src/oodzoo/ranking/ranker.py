@@ -24,21 +24,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo import scores
-from oodzoo._text import count, did_you_mean, some_of
-from oodzoo._threads import LARGE_PRODUCT, blas_threads
-from oodzoo.backend import Array, backend, to_numpy
-from oodzoo.errors import InputError
-from oodzoo.events import Listeners, Stage, extent
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import Features, FeatureSource, StoreSource, as_source, groups_of
-from oodzoo.features.target import Target, TargetImages, as_target
-from oodzoo.heads.classes import require_classes_to_tell_apart
-from oodzoo.heads.linear import fit_head
-from oodzoo.heads.paths import C_GRID
-from oodzoo.moments import VERSION as MOMENTS_VERSION
-from oodzoo.moments import Moments, domain_moments, merge
+from oodzoo.core.backend import Array, backend, to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Listeners, Stage, extent
+from oodzoo.core.text import count, did_you_mean, some_of
+from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import Features, FeatureSource, StoreSource, as_source, groups_of
+from oodzoo.extraction.target import Target, TargetImages, as_target
+from oodzoo.linear.heads.classes import require_classes_to_tell_apart
+from oodzoo.linear.heads.linear import fit_head
+from oodzoo.linear.heads.paths import C_GRID
+from oodzoo.linear.moments import VERSION as MOMENTS_VERSION
+from oodzoo.linear.moments import Moments, domain_moments, merge
 from oodzoo.ranking import constraints as constraint
+from oodzoo.ranking import scores
 from oodzoo.ranking.agreement import Predictions
 from oodzoo.ranking.folds import (
     Fold,
@@ -54,9 +54,9 @@ from oodzoo.ranking.inputs import Inputs, SharedGroups, read_inputs
 from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.ridge import RIDGES, RidgePath, Transfer
 from oodzoo.ranking.rows import build_ranking
+from oodzoo.ranking.scores import Score
 from oodzoo.ranking.terms import ALL_FOLD_SCORES, Terms, fold_scores, without_domain
-from oodzoo.scores import Score
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 ScoreFunction = Callable[..., float]
 
@@ -94,12 +94,12 @@ def rank(
         Group of each row (a patient, a video); intervals treat a group as one observation, and a
         group that occurs in a held-out domain is not trained on.
     task : {"classification", "regression", "multilabel"}, optional
-        What the labels are, where they could be of two kinds; see :func:`oodzoo.task.as_labels`.
+        What the labels are, where they could be of two kinds; see :func:`oodzoo.tasks.as_labels`.
     score : str or callable, default "unseen"
         "unseen" (:mod:`oodzoo.ranking.terms`), its term "transfer", "zood", one of its terms
         ("discriminability", "stability"), "accuracy" or "balanced_accuracy" (expected on an unseen
         domain; of other tasks "explained_variance", "average_precision", "exact_match"), the name
-        of another score (see :mod:`oodzoo.scores`), or a function of features and labels,
+        of another score (see :mod:`oodzoo.ranking.scores`), or a function of features and labels,
         `score(X, y)`, or also of domains, `score(X, y, domains)`.
     stability : {"robust", "paper"}
         Stability of the ZooD score: the default form, or the published formula.
@@ -117,7 +117,7 @@ def rank(
     device : str, optional
         Compute with NumPy if None, else with PyTorch on this device ("cuda").
     listener : Listener or sequence of Listener, optional
-        Receives the events of the stage "ranking", see :mod:`oodzoo.events`.
+        Receives the events of the stage "ranking", see :mod:`oodzoo.core.events`.
 
     Examples
     --------

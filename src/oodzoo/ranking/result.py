@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from oodzoo._html import html_table
-from oodzoo._io import structured
-from oodzoo._numbers import number, significant, span
-from oodzoo._packages import optional_package
-from oodzoo._text import count, plain, short_name, some_of, text_table, unknown
-from oodzoo.task import Kind, Task, require_kind
-from oodzoo.task.words import WORDS
+from oodzoo.core.html import html_table
+from oodzoo.core.io import structured
+from oodzoo.core.numbers import number, significant, span
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import count, plain, short_name, some_of, text_table, unknown
+from oodzoo.tasks import Kind, Task, require_kind
+from oodzoo.tasks.words import WORDS
 
 if TYPE_CHECKING:
     import pandas
@@ -213,7 +213,7 @@ class Ranking:
         that the score cannot be computed.
     task : {"classification", "regression", "multilabel"}
     domains_proposed : str or None
-        What the domains were proposed by (:mod:`oodzoo.domains`); None if they were given.
+        What the domains were proposed by (:mod:`oodzoo.ranking.domains`); None if they were given.
     """
 
     score: str

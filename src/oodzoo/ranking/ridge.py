@@ -28,9 +28,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.backend import Array, backend_of, to_numpy
-from oodzoo.evidence import Spectrum
-from oodzoo.moments import LARGE_OFFSET, Moments
+from oodzoo.core.backend import Array, backend_of, to_numpy
+from oodzoo.linear.evidence import Spectrum
+from oodzoo.linear.moments import LARGE_OFFSET, Moments
 from oodzoo.ranking.inputs import TrainingMoments
 
 RIDGES = tuple(10.0**power for power in range(-2, 3))

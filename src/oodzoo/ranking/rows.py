@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oodzoo.errors import InputError
-from oodzoo.features.source import FeatureSource
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.source import FeatureSource
 from oodzoo.ranking.agreement import Agreement, Predictions
 from oodzoo.ranking.folds import Fold
 from oodzoo.ranking.intervals import Comparison, covariance_of_means, new_domain_interval
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.ridge import into
+from oodzoo.ranking.scores import Score
+from oodzoo.ranking.scores.compute import compute_scores
 from oodzoo.ranking.terms import Floats, ScoreTable, Terms, image_covariances, score_table
-from oodzoo.scores import Score
-from oodzoo.scores.compute import compute_scores
 
 if TYPE_CHECKING:
-    from oodzoo.features.source import Facts
+    from oodzoo.extraction.source import Facts
 
 
 def costs(facts: Mapping[str, Facts]) -> dict[str, float | None]:

@@ -35,11 +35,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from oodzoo.features.source import FeatureSource
+from oodzoo.extraction.source import FeatureSource
 from oodzoo.ranking.folds import Fold, Stability
 from oodzoo.ranking.intervals import covariance_of_means
 from oodzoo.ranking.ridge import Transfer, into, mean_into
-from oodzoo.task import CLASSIFICATION, Kind, Task
+from oodzoo.tasks import CLASSIFICATION, Kind, Task
 
 Floats = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource, groups_of
-from oodzoo.heads.kinds import left_out_metrics
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.linear.heads.kinds import left_out_metrics
 
 TOP_K = 3
 """Number of concatenated models in the paper."""

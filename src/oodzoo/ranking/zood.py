@@ -23,9 +23,9 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from oodzoo.backend import Array, backend_of
-from oodzoo.evidence import Precisions, Spectrum, log_evidence
-from oodzoo.moments import Moments, oas_shrinkage
+from oodzoo.core.backend import Array, backend_of
+from oodzoo.linear.evidence import Precisions, Spectrum, log_evidence
+from oodzoo.linear.moments import Moments, oas_shrinkage
 
 
 def discriminability(kept: Spectrum, union: Spectrum, precisions: Precisions) -> float:
@@ -146,9 +146,9 @@ class RelativeDensity:
                 - (\phi-\mu)^\top\hat\Sigma^{-1}(\phi-\mu)}{2d}
 
     with :math:`\hat\Sigma = (1-\rho)\Sigma + \rho\,\frac{\operatorname{tr}\Sigma}{d} I` and
-    :math:`\rho` from :func:`~oodzoo.moments.oas_shrinkage` in scikit-learn's form. An average
-    training sample has density zero, a domain at k times their distance about (1 - k²)/2. If the
-    training features are constant, the value is zero for every sample.
+    :math:`\rho` from :func:`~oodzoo.linear.moments.oas_shrinkage` in scikit-learn's form. An
+    average training sample has density zero, a domain at k times their distance about (1 - k²)/2.
+    If the training features are constant, the value is zero for every sample.
 
     In the basis V of the Gram matrix, :math:`\hat\Sigma = K - (1-\rho)uu^\top` with diagonal K and
     :math:`u = V^\top\mu`, so the Sherman–Morrison formula gives the distance from the projections

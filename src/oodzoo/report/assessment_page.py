@@ -7,16 +7,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import oodzoo
-from oodzoo._io import write_tidily
-from oodzoo._numbers import number, significant, span
-from oodzoo._text import count, listed, typed, without_folders
-from oodzoo.assessment.advice import next_steps
-from oodzoo.assessment.result import Part, Promise, TestResult, shown
-from oodzoo.combination.verdict import shown_choice
+from oodzoo.combining.verdict import shown_choice
+from oodzoo.core.io import write_tidily
+from oodzoo.core.numbers import number, significant, span
+from oodzoo.core.text import count, listed, typed, without_folders
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError
-from oodzoo.diagnostics.classes import ClassDiagnosis
-from oodzoo.diagnostics.labels import LabelDiagnosis, LabelFigures
-from oodzoo.diagnostics.numbers import NumberDiagnosis, NumberFigures
+from oodzoo.predictor.assessment.advice import next_steps
+from oodzoo.predictor.assessment.result import Part, Promise, TestResult, shown
 from oodzoo.report.blocks import (
     Block,
     Card,
@@ -58,7 +55,10 @@ from oodzoo.report.diagnosis import (
     reliability_figure,
 )
 from oodzoo.report.page import render
-from oodzoo.task.words import WORDS
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
+from oodzoo.tasks.diagnosis.labels import LabelDiagnosis, LabelFigures
+from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis, NumberFigures
+from oodzoo.tasks.words import WORDS
 
 # --- the page -------------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from oodzoo._numbers import MISSING, is_number, number, significant, span
-from oodzoo._text import csv_cell
+from oodzoo.core.numbers import MISSING, is_number, number, significant, span
+from oodzoo.core.text import csv_cell
 from oodzoo.report.chart import Chart, Drawing
 
 LONG = 30

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from oodzoo._numbers import number, span
-from oodzoo._text import count, duration
-from oodzoo.evaluation.published import YOURS, Published
-from oodzoo.evaluation.recommended import FINE_TUNED, TITLES
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.evaluation.rows import Row
+from oodzoo.combining.evaluation.recommended import FINE_TUNED, TITLES
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.rows import Row
+from oodzoo.core.numbers import number, span
+from oodzoo.core.text import count, duration
+from oodzoo.ranking.testbed.published import YOURS, Published
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
     Chart,
@@ -29,7 +29,7 @@ from oodzoo.report.chart import (
     whisker,
 )
 from oodzoo.report.recommendation import decision_figure, pools_figure
-from oodzoo.task.words import MEASURES, WORDS, Measure
+from oodzoo.tasks.words import MEASURES, WORDS, Measure
 
 MAIN = {"single": "circle", "pool": "triangle", "ensemble": "square", "selection": "diamond"}
 """The ways to combine models, and the shapes of their marks."""

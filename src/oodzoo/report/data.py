@@ -10,12 +10,10 @@ from typing import Any
 
 from PIL import Image, ImageOps
 
-from oodzoo._text import count, duration
+from oodzoo.core.text import count, duration
 from oodzoo.data.files import StoredFile, UnreadableImageError
 from oodzoo.data.images import read
-from oodzoo.leaks.pairs import NearDuplicates, Pair
-from oodzoo.racing import Dropped
-from oodzoo.record import DataSummary, Run, Stage
+from oodzoo.ranking.racing import Dropped
 from oodzoo.report.blocks import (
     Block,
     Column,
@@ -28,7 +26,9 @@ from oodzoo.report.blocks import (
     Thumbnail,
 )
 from oodzoo.report.domains import proposed_line
-from oodzoo.task.words import MEASURES, WORDS
+from oodzoo.report.record import DataSummary, Run, Stage
+from oodzoo.store.leaks.pairs import NearDuplicates, Pair
+from oodzoo.tasks.words import MEASURES, WORDS
 
 # --- the section "Data" ---------------------------------------------------------------------------
 

@@ -7,12 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from oodzoo._numbers import number, span
-from oodzoo._text import count
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.core.numbers import number, span
+from oodzoo.core.text import count
 from oodzoo.data.files import StoredFile, UnreadableImageError
-from oodzoo.diagnostics.classes import ClassDiagnosis, ClassFigures, Mistake, add_up
-from oodzoo.diagnostics.reliability import Bin, Reliability
-from oodzoo.evaluation.result import Evaluation
 from oodzoo.report.blocks import (
     Block,
     Card,
@@ -38,6 +36,8 @@ from oodzoo.report.chart import (
     text_width,
 )
 from oodzoo.report.data import thumbnail_url
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, ClassFigures, Mistake, add_up
+from oodzoo.tasks.diagnosis.reliability import Bin, Reliability
 
 # --- confident mistakes ---------------------------------------------------------------------------
 
@@ -54,7 +54,7 @@ def mistakes_gallery(
     ----------
     mistakes : iterable of Mistake
     files : dict of str to StoredFile
-        Where images are, by :attr:`Mistake.key <oodzoo.diagnostics.classes.Mistake.key>`.
+        Where images are, by :attr:`Mistake.key <oodzoo.tasks.diagnosis.classes.Mistake.key>`.
     title : str
     """
     return Cards(title, [_card(each, files) for each in mistakes])

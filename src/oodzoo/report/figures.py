@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from oodzoo._io import write_tidily
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import write_tidily
 from oodzoo.report.blocks import Block, Chooser, Figure, Key
 from oodzoo.report.chart import WIDE, Drawing, mark, text_width
 from oodzoo.report.combination import comparison_figure
@@ -24,10 +24,10 @@ from oodzoo.report.ranking import ranking_figure
 from oodzoo.report.scores import scatters, scores_figure
 
 if TYPE_CHECKING:
-    from oodzoo.evaluation.result import Evaluation
+    from oodzoo.combining.evaluation.result import Evaluation
     from oodzoo.ranking.result import Ranking
-    from oodzoo.record import Run
-    from oodzoo.testbed.bed import TestBed
+    from oodzoo.ranking.testbed.bed import TestBed
+    from oodzoo.report.record import Run
 
 MARGIN, LINE = 20, 22
 FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 
-from oodzoo._numbers import number, significant, span
-from oodzoo._packages import install_hint
-from oodzoo._text import count, listed, typed
-from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.diagnosis import failing_class
-from oodzoo.evaluation.recommended import TITLES, Recommended, described
-from oodzoo.evaluation.result import Evaluation, why_not_the_highest
+from oodzoo.combining.evaluation.diagnosis import failing_class
+from oodzoo.combining.evaluation.recommended import TITLES, Recommended, described
+from oodzoo.combining.evaluation.result import Evaluation, why_not_the_highest
+from oodzoo.combining.verdict import CHOICES
+from oodzoo.core.numbers import number, significant, span
+from oodzoo.core.packages import install_hint
+from oodzoo.core.text import count, listed, typed
 from oodzoo.ranking.result import Ranking
-from oodzoo.record import DataSummary, PredictorSummary, Run
 from oodzoo.report.blocks import Headline, Measured, Step, Tile
 from oodzoo.report.chart import Drawing, Scale, mark, percent, whisker
 from oodzoo.report.data import dimensions, leaks_remark
 from oodzoo.report.ranking import choice_is_repeated, has_target, interval_text, where
 from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
-from oodzoo.task import Kind, Task
-from oodzoo.task.words import WORDS
+from oodzoo.report.record import DataSummary, PredictorSummary, Run
+from oodzoo.tasks import Kind, Task
+from oodzoo.tasks.words import WORDS
 
 # --- what to do now -------------------------------------------------------------------------------
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from oodzoo._io import write_tidily
+from oodzoo.core.io import write_tidily
 from oodzoo.data.files import StoredFile
-from oodzoo.record import Run, image_files, read_run
 from oodzoo.report.blocks import Headline, Section
 from oodzoo.report.combination import combination_section
 from oodzoo.report.data import data_section, leaks_section, provenance_section, race_section
@@ -23,6 +22,7 @@ from oodzoo.report.domains import domains_section
 from oodzoo.report.headline import headline
 from oodzoo.report.ranking import layers_section, networks, ranking_section
 from oodzoo.report.recommendation import advice_section
+from oodzoo.report.record import Run, image_files, read_run
 from oodzoo.report.scores import scores_section
 from oodzoo.report.selection import selection_section
 
@@ -39,7 +39,7 @@ def page(run: Run, files: Mapping[str, StoredFile] | None = None) -> str:
 
     Examples
     --------
-    >>> from oodzoo.record import Run
+    >>> from oodzoo.report.record import Run
     >>> text = page(Run(command="oodzoo run photos --zoo demo --out job"))
     >>> text.startswith("<!doctype html>"), "oodzoo run photos" in text
     (True, True)

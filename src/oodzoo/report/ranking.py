@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oodzoo._numbers import number, span
-from oodzoo._text import count, listed
+from oodzoo.core.numbers import number, span
+from oodzoo.core.text import count, listed
 from oodzoo.ranking.result import Ranking, Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
@@ -21,8 +21,8 @@ from oodzoo.report.chart import (
     text_width,
     whisker,
 )
-from oodzoo.task import Kind, Task
-from oodzoo.task.words import WORDS, Measure
+from oodzoo.tasks import Kind, Task
+from oodzoo.tasks.words import WORDS, Measure
 
 # --- the terms of a score -------------------------------------------------------------------------
 

@@ -8,19 +8,19 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from oodzoo._numbers import number, span
-from oodzoo._packages import install_hint
-from oodzoo._text import count, listed
-from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.advice import Advice
-from oodzoo.evaluation.learning_curve import LearningCurve
-from oodzoo.evaluation.recommended import FINE_TUNED, TITLES, Recommended, titled
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.features.source import total_cost
+from oodzoo.combining.evaluation.advice import Advice
+from oodzoo.combining.evaluation.learning_curve import LearningCurve
+from oodzoo.combining.evaluation.recommended import FINE_TUNED, TITLES, Recommended, titled
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.verdict import CHOICES
+from oodzoo.core.numbers import number, span
+from oodzoo.core.packages import install_hint
+from oodzoo.core.text import count, listed
+from oodzoo.extraction.source import total_cost
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Block, Change, Changes, Column, Figure, Key, Section, Table
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, mark
-from oodzoo.task.words import MEASURES, WORDS
+from oodzoo.tasks.words import MEASURES, WORDS
 
 MOST_NAMES = 6
 """Largest number of names in a sentence."""
@@ -121,7 +121,7 @@ def _models(low: int, high: int) -> str:
 
 
 def _rule(evaluation: Evaluation) -> str:
-    """How the choice was made; it must say what :mod:`oodzoo.combination.verdict` does."""
+    """How the choice was made; it must say what :mod:`oodzoo.combining.verdict` does."""
     best = evaluation.recommended
     shown = [
         f"{name.capitalize()} {_both(best, name)} %" for name in CHOICES if name in best.estimates

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oodzoo._numbers import number, significant, span
-from oodzoo._text import count, listed
+from oodzoo.core.numbers import number, significant, span
+from oodzoo.core.text import count, listed
+from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
 from oodzoo.report.blocks import Column, Figure, Section, Table
 from oodzoo.report.chart import Drawing, covering, percent
-from oodzoo.testbed.bed import ScoreResult, TestBed
 
 
 def scores_section(bed: TestBed) -> Section:

@@ -7,12 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from oodzoo._numbers import number
-from oodzoo._text import count
+from oodzoo.combining.selection import ModelSelection, SelectionSummary
+from oodzoo.core.numbers import number
+from oodzoo.core.text import count
 from oodzoo.report.blocks import Column, Figure, Section, Table
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, in_both_sizes
-from oodzoo.selection.select import ModelSelection, SelectionSummary
-from oodzoo.task.words import WORDS
+from oodzoo.tasks.words import WORDS
 
 PANELS = 6
 """Largest number of models with a histogram of their own: those with the most features kept."""

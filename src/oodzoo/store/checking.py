@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodzoo._io import explaining_disk_errors, locked, read_json, require_schema, shown
-from oodzoo.errors import DiskError, InputError
-from oodzoo.events import Progress
+from oodzoo.core.errors import DiskError, InputError
+from oodzoo.core.events import Progress
+from oodzoo.core.io import explaining_disk_errors, locked, read_json, require_schema, shown
 from oodzoo.store.class_embeddings import FILE, read_class_embeddings
 from oodzoo.store.contents import read_model, registered_models, require_store
 from oodzoo.store.documents import unsealed_bytes

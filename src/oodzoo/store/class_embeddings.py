@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import read_json, require_schema, shown, structured
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import read_json, require_schema, shown, structured
 from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.files import write_bytes
 from oodzoo.store.places import model_folder, require_no_links

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oodzoo._io import is_temporary, read_json, shown, structured
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import is_temporary, read_json, shown, structured
 from oodzoo.store.files import is_missing
 from oodzoo.store.index import has_lost_manifest
 from oodzoo.store.manifest import Manifest, ModelRecord

@@ -8,8 +8,8 @@ from typing import Any
 
 import xxhash
 
-from oodzoo._io import file_digest, json_bytes, read_json, require_schema, shown
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import file_digest, json_bytes, read_json, require_schema, shown
 from oodzoo.store.places import NEW_STORE, SCHEMA
 
 

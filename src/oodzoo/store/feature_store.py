@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._html import html_table
-from oodzoo._io import shown
-from oodzoo._numbers import number, significant
-from oodzoo._text import count, one_line, short_name, some_of, typed, unknown
+from oodzoo.core.errors import InputError
+from oodzoo.core.html import html_table
+from oodzoo.core.io import shown
+from oodzoo.core.numbers import number, significant
+from oodzoo.core.text import count, one_line, short_name, some_of, typed, unknown
 from oodzoo.data.listing import task_line
-from oodzoo.errors import InputError
 from oodzoo.store.class_embeddings import ClassEmbeddings, read_class_embeddings
 from oodzoo.store.coverage import Coverage, Coverages, Places, gather_rows
 from oodzoo.store.files import is_missing, is_remote, pulled
@@ -29,7 +29,7 @@ from oodzoo.store.manifest import Manifest, StoredModel, read_manifest
 from oodzoo.store.places import MANIFEST, MODELS, mistaken_folder, repair_advice
 from oodzoo.store.shards import Shard, ShardFile, read_list
 from oodzoo.store.table import SampleTable, TableDomain, read_table, table_file
-from oodzoo.task import Task
+from oodzoo.tasks import Task
 
 Array = NDArray[Any]
 

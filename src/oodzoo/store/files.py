@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from oodzoo import _io
-from oodzoo._io import json_bytes, shown
-from oodzoo.remote.location import Url, parse_location
+from oodzoo.core import io as _io
+from oodzoo.core.io import json_bytes, shown
+from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.store.mirror import has_mirrors, in_parallel, mirror_of, open_mirror
 from oodzoo.store.places import part_of_run
 
@@ -73,7 +73,7 @@ def free_space(path: Path) -> int | None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically, see :func:`oodzoo._io.write_bytes`."""
+    """Write a file atomically, see :func:`oodzoo.core.io.write_bytes`."""
     mirror = mirror_of(path)
     if mirror is None:
         _io.write_bytes(path, content)
@@ -82,7 +82,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_new(path: Path, content: bytes) -> bool:
-    """Write a file only if it does not exist, see :func:`oodzoo._io.write_new`.
+    """Write a file only if it does not exist, see :func:`oodzoo.core.io.write_new`.
 
     At a URL, the remote side decides; a file that exists there is then here, too.
     """

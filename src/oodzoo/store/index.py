@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from oodzoo._io import file_digest, shown, structured
+from oodzoo.core.io import file_digest, shown, structured
 from oodzoo.store.documents import read_document
 from oodzoo.store.files import write_new
 from oodzoo.store.places import IMAGES, MANIFEST, SCHEMA, repair_advice, require_no_links

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from oodzoo._io import read_json, structured
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import read_json, structured
 from oodzoo.store.files import write_json
 from oodzoo.store.places import model_folder, require_no_links
 

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from oodzoo._io import (
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import (
     json_bytes,
     read_json,
     require_folder_name,
@@ -21,8 +22,7 @@ from oodzoo._io import (
     shown,
     structured,
 )
-from oodzoo._text import count, short_name, typed
-from oodzoo.errors import InputError
+from oodzoo.core.text import count, short_name, typed
 from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.files import write_bytes, write_new
 from oodzoo.store.places import MANIFEST, NEW_STORE, SCHEMA, require_no_links

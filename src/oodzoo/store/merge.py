@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from oodzoo._io import shown
-from oodzoo._text import count
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import shown
+from oodzoo.core.text import count
 from oodzoo.store.class_embeddings import write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import store_folder

@@ -19,12 +19,12 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from oodzoo import _io
-from oodzoo.errors import DiskError
-from oodzoo.remote.cache import cache_folder, cached_file, drop_cached, keep_copy
-from oodzoo.remote.failures import RemoteError
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import (
+from oodzoo.core import io as _io
+from oodzoo.core.errors import DiskError
+from oodzoo.core.remote.cache import cache_folder, cached_file, drop_cached, keep_copy
+from oodzoo.core.remote.failures import RemoteError
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import (
     RemoteFile,
     create_file,
     find_file,

@@ -20,9 +20,9 @@ import os
 import re
 from pathlib import Path
 
-from oodzoo._io import require_folder_name, shown
-from oodzoo._text import typed
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import require_folder_name, shown
+from oodzoo.core.text import typed
 
 SCHEMA = 2
 NEW_STORE = "extract into a new store"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodzoo._io import explaining_disk_errors, shown
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import explaining_disk_errors, shown
 from oodzoo.store.class_embeddings import FILE as CLASS_EMBEDDINGS
 from oodzoo.store.contents import old_tables, registered_models, require_store
 from oodzoo.store.feature_store import FeatureStore

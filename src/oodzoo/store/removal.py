@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from oodzoo._io import explaining_disk_errors, locked, shown
-from oodzoo._text import did_you_mean
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import explaining_disk_errors, locked, shown
+from oodzoo.core.text import did_you_mean
 from oodzoo.store.contents import require_store
 from oodzoo.store.files import folder_size, pulled, remove_files, remove_folder
 from oodzoo.store.places import MODELS, model_folder, require_no_links

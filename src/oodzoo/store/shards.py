@@ -18,14 +18,14 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from oodzoo._io import (
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import (
     file_digest,
     npy_bytes,
     read_json,
     shown,
     structured,
 )
-from oodzoo.errors import InputError
 from oodzoo.store.documents import read_document, sealed, unsealed
 from oodzoo.store.files import (
     drop_copy,

@@ -9,20 +9,20 @@ from pathlib import Path
 
 import msgspec
 
-from oodzoo._io import shown
-from oodzoo._text import count
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import shown
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import Sample
 from oodzoo.data.sources.folder import list_images
 from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url, parse_location
 from oodzoo.store.contents import newest_table, old_tables, registered_models, require_store
 from oodzoo.store.files import pulled, remove_files
 from oodzoo.store.manifest import read_manifest
 from oodzoo.store.table import SampleTable, TableDomain
 from oodzoo.store.writer import StoreWriter, writing
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 
 @dataclass(frozen=True)

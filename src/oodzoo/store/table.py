@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from oodzoo._io import shown, structured
-from oodzoo._text import typed
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import shown, structured
+from oodzoo.core.text import typed
 from oodzoo.data.listing import Sample, task_line
-from oodzoo.errors import InputError
 from oodzoo.store.documents import read_document
 from oodzoo.store.files import write_new
 from oodzoo.store.places import SAMPLES, SCHEMA, require_no_links
-from oodzoo.task import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 if TYPE_CHECKING:  # a store is read without decoding images
     from oodzoo.data.dataset import ImageDomains
@@ -39,7 +39,7 @@ class TableDomain(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes
     ----------
     labels : list of str or None
-        The class of each sample, or its label as text, see :meth:`oodzoo.task.Task.encode`; None
+        The class of each sample, or its label as text, see :meth:`oodzoo.tasks.Task.encode`; None
         for a domain without labels.
     groups : list
         The group of each sample; None for a sample without one.

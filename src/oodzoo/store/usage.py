@@ -14,7 +14,7 @@ from oodzoo.store.manifest import read_manifest
 from oodzoo.store.places import CACHE, IMAGES, MANIFEST, SAMPLES, model_folder
 from oodzoo.store.prune import outdated_segments, unused_files
 from oodzoo.store.writer import StoreWriter
-from oodzoo.task import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import (
+from oodzoo.core.errors import DiskError, InputError
+from oodzoo.core.io import (
     explaining_disk_errors,
     file_digest,
     json_bytes,
@@ -29,8 +30,7 @@ from oodzoo._io import (
     shown,
     structured,
 )
-from oodzoo._text import count, typed
-from oodzoo.errors import DiskError, InputError
+from oodzoo.core.text import count, typed
 from oodzoo.store import shards
 from oodzoo.store.contents import (
     newest_table,

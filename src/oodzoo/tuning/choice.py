@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.heads.outputs import outputs_of
-from oodzoo.task import Kind
+from oodzoo.linear.heads.outputs import outputs_of
+from oodzoo.tasks import Kind
 
 MIXINGS = (0.25, 0.5, 0.75, 1.0)
 
@@ -77,7 +77,7 @@ def choose(
     ----------
     outputs : dict
         For each learning rate and domain, the outputs (candidates, n, C) of the head, see
-        :mod:`oodzoo.heads.outputs`.
+        :mod:`oodzoo.linear.heads.outputs`.
     labels : dict
         For each domain, (n,) or (n, C).
     kind : {"classification", "regression", "multilabel"}

@@ -23,12 +23,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import count
-from oodzoo.errors import InputError
-from oodzoo.events import Stage
-from oodzoo.heads.domainbed.protocol import folds, hyperparameters, require_search_space
-from oodzoo.heads.domainbed.rules import Record, chosen, training_domain
-from oodzoo.heads.linear import LinearHead
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Stage
+from oodzoo.core.text import count
+from oodzoo.linear.heads.domainbed.protocol import folds, hyperparameters, require_search_space
+from oodzoo.linear.heads.domainbed.rules import Record, chosen, training_domain
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.tuning.erm import ErmKey, ErmRun, ErmRuns
 from oodzoo.tuning.network import import_torch
 from oodzoo.tuning.problem import Problem
@@ -163,8 +163,8 @@ class ErmTuner(ModelTuner):
         Returns
         -------
         list of Record
-            One for each run and checkpoint; :func:`oodzoo.heads.domainbed.rules.chosen` selects
-            from them by any rule.
+            One for each run and checkpoint; :func:`oodzoo.linear.heads.domainbed.rules.chosen`
+            selects from them by any rule.
         """
         names = self.problem.domains
         numbers = range(len(names))
@@ -298,8 +298,8 @@ def erm_sweep(
     Returns
     -------
     list of Record
-        One for each run and checkpoint; :func:`oodzoo.heads.domainbed.rules.chosen` selects from
-        them by any rule.
+        One for each run and checkpoint; :func:`oodzoo.linear.heads.domainbed.rules.chosen` selects
+        from them by any rule.
     """
     settings = ErmSettings(draws=draws, steps=steps, search_space=search_space, seed=seed)
     tuner = ErmTuner(load, problem, settings, device=device, folder=folder, stage=stage)

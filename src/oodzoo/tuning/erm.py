@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.heads.domainbed.protocol import (
+from oodzoo.linear.heads.domainbed.protocol import (
     CHECKPOINT_EVERY,
     Hyperparameters,
     hyperparameters,
     seed_hash,
 )
-from oodzoo.heads.domainbed.rules import Record
+from oodzoo.linear.heads.domainbed.rules import Record
 from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.images import prefetched
 from oodzoo.tuning.kept import Facts, FinishedRuns, Tensors

@@ -24,11 +24,11 @@ from joblib import cpu_count
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo._threads import Prefetch
+from oodzoo.core.errors import InputError
+from oodzoo.core.threads import Prefetch
 from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.data.files import ImageFile, UnreadableImageError, reading
 from oodzoo.data.images import decoding, explaining_errors
-from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Geometry
 
 AREA = (0.7, 1.0)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from oodzoo._io import (
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import (
     explaining_disk_errors,
     is_temporary,
     json_bytes,
@@ -23,7 +24,6 @@ from oodzoo._io import (
     write_bytes,
     write_json,
 )
-from oodzoo.errors import InputError
 from oodzoo.store.documents import sealed_bytes, unsealed_bytes
 
 Tensor = Any  # torch.Tensor; torch is imported when a network is

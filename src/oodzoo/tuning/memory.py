@@ -6,8 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from oodzoo._text import file_size
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import file_size
 from oodzoo.zoo.device import available_memory
 
 RESERVE = 0.5

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._packages import optional_package
-from oodzoo.errors import InputError
-from oodzoo.heads.linear import LinearHead
-from oodzoo.task import Kind
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
+from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.tasks import Kind
 from oodzoo.zoo.model import Module, Trainable
 from oodzoo.zoo.torch_model import torch_device
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import json_bytes
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import json_bytes
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.errors import InputError
-from oodzoo.heads.domainbed.protocol import split
-from oodzoo.task import Kind
+from oodzoo.linear.heads.domainbed.protocol import split
+from oodzoo.tasks import Kind
 from oodzoo.tuning.images import TrainingImages
 from oodzoo.zoo.preprocessing import Geometry
 

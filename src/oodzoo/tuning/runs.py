@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.features.columns import Samples
-from oodzoo.heads.domainbed.protocol import seed_hash
-from oodzoo.heads.kinds import fit_head_of
+from oodzoo.extraction.columns import Samples
+from oodzoo.linear.heads.domainbed.protocol import seed_hash
+from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.tuning.averages import mixed
 from oodzoo.tuning.choice import CANDIDATES, Candidate
 from oodzoo.tuning.kept import Facts, FinishedRuns, Tensors
@@ -29,7 +29,8 @@ from oodzoo.tuning.training import Events, Training
 from oodzoo.zoo.device import default_batch_size
 
 Outputs = dict[str, NDArray[Any]]
-"""Outputs by domain (:mod:`oodzoo.heads.outputs`): (candidates, n, C), or (n, C) of one of them."""
+"""Outputs by domain (:mod:`oodzoo.linear.heads.outputs`): (candidates, n, C), or (n, C) of one of
+them."""
 
 Key = tuple[frozenset[str], float]
 """A run: the domains that it leaves out, and its learning rate."""

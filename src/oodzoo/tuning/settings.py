@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from numbers import Integral
 from typing import Any, Literal
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 
 SCHEDULES = ("cosine", "constant")
 RULES = ("leave-one-domain-out", "training-domain")

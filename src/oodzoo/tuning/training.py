@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from oodzoo.errors import InputError
-from oodzoo.heads.domainbed.protocol import seed_hash
+from oodzoo.core.errors import InputError
+from oodzoo.linear.heads.domainbed.protocol import seed_hash
 from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.averages import LossValley, RunningMean
 from oodzoo.tuning.images import DeviceImages, ahead_of_time, prefetched, to_device

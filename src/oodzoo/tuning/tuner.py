@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import json_bytes
-from oodzoo._text import count
-from oodzoo.errors import InputError
-from oodzoo.events import Stage
-from oodzoo.heads.linear import LinearHead
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Stage
+from oodzoo.core.io import json_bytes
+from oodzoo.core.text import count
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.tuning.choice import CANDIDATES, Choice, choose
 from oodzoo.tuning.network import Network, import_torch
 from oodzoo.tuning.problem import Problem
@@ -41,7 +41,7 @@ class Judged:
     ----------
     choice : Choice
     outputs : dict
-        Outputs (n, C) for the domains that were left out (:mod:`oodzoo.heads.outputs`).
+        Outputs (n, C) for the domains that were left out (:mod:`oodzoo.linear.heads.outputs`).
     head_outputs : dict
         The same of the linear head on the frozen model, fitted to the same images.
     left_out : dict

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import one_line
 from oodzoo.zoo.model import Model, ModelInfo, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing
 

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo.spec import ModelSpec, read_zoo_file
 
 _FOLDER = Path(__file__).parent / "catalogues"

@@ -7,8 +7,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from oodzoo._text import count
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count
 
 
 def resolve_device(device: str, kind: str) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodzoo._text import count, file_size
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, file_size
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.listing import ListedModel
 from oodzoo.zoo.spec import ModelSpec, local_path

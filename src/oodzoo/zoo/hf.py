@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo._packages import optional_package
-from oodzoo._text import count, one_line
-from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.core.errors import InputError, MissingPackageError
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import count, one_line
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Geometry, Interpolation, Preprocessing, square
 from oodzoo.zoo.sources import path_of, require_not_here, weight_files

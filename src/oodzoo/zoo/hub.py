@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import one_line
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.spec import local_path
 from oodzoo.zoo.torch_model import no_unpickling

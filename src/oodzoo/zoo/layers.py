@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo.layers_pooling import POOLINGS, Pooling
 from oodzoo.zoo.spec import ModelSpec, local_path
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 
 Pooling = Literal["cls", "mean", "both"]
 POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "both")

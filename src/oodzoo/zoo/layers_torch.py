@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from oodzoo._text import did_you_mean
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import did_you_mean
 from oodzoo.zoo.layers_pooling import Pool, Pooling, choose_pool
 
 Module = Any  # torch.nn.Module; torch is imported only when a model needs it

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from oodzoo._constraints import Rule, apply_rules, licence_rule, parameter_rule
-from oodzoo._text import count
-from oodzoo.errors import InputError
-from oodzoo.events import Progress
+from oodzoo.core.constraints import Rule, apply_rules, licence_rule, parameter_rule
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Progress
+from oodzoo.core.text import count
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.weights import Measured, Weights

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo.layers_pooling import Pooling
 from oodzoo.zoo.preprocessing import Preprocessing
 

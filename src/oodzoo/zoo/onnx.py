@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import file_digest
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import file_digest
+from oodzoo.core.text import one_line
 from oodzoo.zoo.layers_onnx import FLOATS, Graph, cut_tensors, read_graph, with_outputs, with_pooled
 from oodzoo.zoo.layers_pooling import Pool, choose_pool
 from oodzoo.zoo.model import (

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import one_line
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.onnx import open_session
 from oodzoo.zoo.onnx_graph import Proto, features_graph, opset, output_rank, pruned

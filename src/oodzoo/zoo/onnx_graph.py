@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.onnx import add_layers
 from oodzoo.zoo.preprocessing import Preprocessing

@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from oodzoo._packages import optional_package
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.sources import local_dir, path_of, weight_files

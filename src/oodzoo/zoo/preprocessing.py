@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.images import explaining_errors
-from oodzoo.errors import InputError
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 Fit = Literal["squash", "cover", "contain"]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodzoo._text import count, did_you_mean, one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, did_you_mean, one_line
 
 PLACE = "{}"
 """Where the name of a class goes in a template."""

@@ -17,9 +17,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from oodzoo._packages import optional_package
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import one_line
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Preprocessing, TextPreprocessing

@@ -14,8 +14,8 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, v
 from pathlib import Path
 from typing import ClassVar
 
-from oodzoo._text import did_you_mean, one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.zoo.model import Model, Module, Trainable
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.preprocessing import Preprocessing

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from oodzoo._io import file_digest, require_folder_name
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import file_digest, require_folder_name
+from oodzoo.core.text import one_line
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.preprocessing import Geometry
 from oodzoo.zoo.sources import get_source, source_kinds

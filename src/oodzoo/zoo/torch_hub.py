@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-from oodzoo._packages import optional_package
-from oodzoo._text import did_you_mean, one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.torch_model import (

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oodzoo._text import count, did_you_mean, one_line
-from oodzoo._threads import thread_seconds
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, did_you_mean, one_line
+from oodzoo.core.threads import thread_seconds
 from oodzoo.zoo.layers_pooling import Pooling
 from oodzoo.zoo.layers_torch import Tap, find_taps, run_tapped
 from oodzoo.zoo.model import Collected, ModelInfo, Network, NetworkModel, Outputs, Pixels

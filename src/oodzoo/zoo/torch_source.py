@@ -19,10 +19,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar
 
-from oodzoo._packages import optional_package
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
-from oodzoo.remote.cache import cache_folder
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
+from oodzoo.core.remote.cache import cache_folder
+from oodzoo.core.text import one_line
 from oodzoo.zoo.layers_torch import Tap, find_taps, run_tapped
 from oodzoo.zoo.model import Model, Trainable
 from oodzoo.zoo.preprocessing import Preprocessing

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import write_tidily
-from oodzoo._packages import optional_package
-from oodzoo._text import one_line
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import write_tidily
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import one_line
 
 Module = Any  # torch.nn.Module; torch is imported only when a model needs it
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from oodzoo._packages import optional_package
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.sources import path_of
 from oodzoo.zoo.spec import ModelSpec, verified_file

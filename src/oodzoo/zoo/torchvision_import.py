@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from oodzoo._packages import is_installed, optional_package
+from oodzoo.core.packages import is_installed, optional_package
 
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _lock = RLock()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from oodzoo._packages import optional_package
+from oodzoo.core.packages import optional_package
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
-from oodzoo._text import did_you_mean
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import did_you_mean
 
 _WILDCARDS = re.compile(r"[*?\[]")
 

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from oodzoo._text import count, did_you_mean
-from oodzoo.errors import InputError
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, did_you_mean
 from oodzoo.zoo.catalogue import named_zoo, zoo_names
 from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.listing import select_models

@@ -10,6 +10,8 @@ from typing import Any
 
 from PIL import Image
 
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import parse_location
 from oodzoo.data.files import ObjectImage, UnreadableImageError
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.base import Options, require_no_root, require_used
@@ -18,8 +20,6 @@ from oodzoo.data.sources.items import is_item, list_items, split_items
 from oodzoo.data.sources.labelled import collect_roles, list_labelled, row_names
 from oodzoo.data.sources.pixels import image_bytes, require_image
 from oodzoo.data.sources.rows import list_columns
-from oodzoo.errors import InputError
-from oodzoo.remote.location import parse_location
 
 
 def list_arrays(images: Any, options: Options) -> Listing:

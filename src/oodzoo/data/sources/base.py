@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.listing import Sample
-from oodzoo.errors import InputError
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 
 @runtime_checkable

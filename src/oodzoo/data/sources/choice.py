@@ -8,7 +8,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from oodzoo._text import one_line
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.remote.objects import RemoteFile, list_files
+from oodzoo.core.text import one_line
 from oodzoo.data.files import ObjectImage
 from oodzoo.data.listing import SUFFIXES, Listing, Sample, explaining_errors
 from oodzoo.data.sources.base import ImageSource, Options, require_columns, require_used
@@ -21,10 +24,7 @@ from oodzoo.data.sources.folder import (
 )
 from oodzoo.data.sources.targets import Targets, join_targets, read_targets
 from oodzoo.data.sources.texts import has_text, list_texts
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url, parse_location
-from oodzoo.remote.objects import RemoteFile, list_files
-from oodzoo.task import Kind, Task
+from oodzoo.tasks import Kind, Task
 
 _TARS = (".tar", ".tar.gz", ".tgz")
 

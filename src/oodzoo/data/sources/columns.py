@@ -11,8 +11,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from oodzoo._text import did_you_mean, printable
-from oodzoo.errors import InputError, NoDomainsError
+from oodzoo.core.errors import InputError, NoDomainsError
+from oodzoo.core.text import did_you_mean, printable
 
 ROLES = ("path", "image", "text", "label", "domain", "group")
 """What a column can be used for; `path` names a file, `image` has its bytes, `text` a text."""

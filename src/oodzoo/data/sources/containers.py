@@ -10,13 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from oodzoo._text import count
-from oodzoo._threads import Prefetch
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.cache import SIZE, cache_size
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import RemoteFile, find_file, list_files
+from oodzoo.core.text import count
+from oodzoo.core.threads import Prefetch
 from oodzoo.data.files import Container, LocalFile, RemoteImage
-from oodzoo.errors import InputError
-from oodzoo.remote.cache import SIZE, cache_size
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import RemoteFile, find_file, list_files
 
 T = TypeVar("T")
 

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from oodzoo._text import count, some_of
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.objects import RemoteFile, list_files
+from oodzoo.core.text import count, some_of
 from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
 from oodzoo.data.listing import SUFFIXES, Issue, Listing, Sample
 from oodzoo.data.sources.columns import ONE_DOMAIN
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url
-from oodzoo.remote.objects import RemoteFile, list_files
 
 FOLLOW = "OODZOO_FOLLOW_LINKS"
 """Environment variable: whether to follow links to folders outside of the one that is listed."""

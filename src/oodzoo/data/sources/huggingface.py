@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-from oodzoo._packages import optional_package
-from oodzoo._text import did_you_mean, one_line
+from oodzoo.core.errors import InputError, NoDomainsError
+from oodzoo.core.packages import optional_package
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.data.files import ImageFile, LocalFile, ObjectImage
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.base import Options, require_no_root, require_used
@@ -24,8 +26,6 @@ from oodzoo.data.sources.columns import (
 from oodzoo.data.sources.labelled import collect_roles, list_labelled, row_names
 from oodzoo.data.sources.pixels import image_bytes
 from oodzoo.data.sources.rows import list_columns
-from oodzoo.errors import InputError, NoDomainsError
-from oodzoo.remote.location import Url, parse_location
 
 _ROLES = ("label", "domain", "group")
 _PARTS = frozenset({"train", "training", "test", "testing", "validation", "valid", "val", "dev"})

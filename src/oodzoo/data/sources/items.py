@@ -7,14 +7,14 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-from oodzoo._text import count, one_line
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, one_line
 from oodzoo.data.files import ImageFile, ObjectImage, UnreadableImageError
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.base import Options, require_used
 from oodzoo.data.sources.columns import find_columns, split_columns
 from oodzoo.data.sources.labelled import as_list, list_labelled, row_names
 from oodzoo.data.sources.pixels import image_bytes, require_image
-from oodzoo.errors import InputError
 
 _ROLES = ("image", "label", "domain", "group")
 _READ_TWICE = 8

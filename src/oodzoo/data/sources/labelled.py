@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oodzoo._text import count
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count
 from oodzoo.data.files import ImageFile
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.sources.base import Options
 from oodzoo.data.sources.columns import ONE_DOMAIN, as_groups, as_names
 from oodzoo.data.sources.targets import read_targets
-from oodzoo.errors import InputError
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 
 def list_labelled(

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from oodzoo._packages import optional_package
-from oodzoo._text import one_line
+from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
+from oodzoo.core.remote.location import Url
+from oodzoo.core.text import one_line
 from oodzoo.data.files import Container, ParquetCell
 from oodzoo.data.listing import Listing
 from oodzoo.data.row_groups import MAX_GROUP_BYTES, is_empty
@@ -23,9 +25,7 @@ from oodzoo.data.sources.columns import (
 from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.labelled import list_roles
 from oodzoo.data.sources.rows import common_folder, list_columns
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 _SUFFIXES = (".parquet",)
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.remote.objects import find_file
 from oodzoo.data.files import RemoteImage, UnreadableImageError, read_bytes
 from oodzoo.data.images import as_rgb
-from oodzoo.remote.location import Url, parse_location
-from oodzoo.remote.objects import find_file
 
 _CHANNELS = (1, 3, 4)
 _ROUNDING = 1e-6  # floats from 0 to 1 may leave the range by their rounding

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from oodzoo._threads import Prefetch
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url, is_url, parse_location
+from oodzoo.core.remote.objects import RemoteFile, find_file, list_files
+from oodzoo.core.threads import Prefetch
 from oodzoo.data.contents import READ_AHEAD, REMOTE_READERS
 from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.sources.columns import as_groups, as_names
 from oodzoo.data.sources.targets import read_targets
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url, is_url, parse_location
-from oodzoo.remote.objects import RemoteFile, find_file, list_files
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 
 class Row(NamedTuple):

@@ -6,6 +6,8 @@ import csv
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url
 from oodzoo.data.files import RemoteImage
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.columns import (
@@ -17,9 +19,7 @@ from oodzoo.data.sources.columns import (
 )
 from oodzoo.data.sources.rows import Row, list_rows
 from oodzoo.data.sources.targets import read_targets
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 _NEEDED = ("path", "domain", "label")
 

@@ -11,16 +11,16 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
-from oodzoo._text import one_line
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url
+from oodzoo.core.text import one_line
 from oodzoo.data.files import Container, FilePart, ImageFile
 from oodzoo.data.listing import SUFFIXES, Listing
 from oodzoo.data.sources.columns import name_columns
 from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.folder import list_by_path
 from oodzoo.data.sources.labelled import list_roles
-from oodzoo.errors import InputError
-from oodzoo.remote.location import Url
-from oodzoo.task import Kind
+from oodzoo.tasks import Kind
 
 _ROLES = ("image", "label", "domain", "group")
 _DEFAULTS = {

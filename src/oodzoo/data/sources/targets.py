@@ -19,12 +19,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import count
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count
 from oodzoo.data.sources.columns import as_names, is_missing
-from oodzoo.errors import InputError
-from oodzoo.task import CLASSIFICATION, Kind, Labels, Task
-from oodzoo.task.arrays import require_variation
-from oodzoo.task.texts import kind_of_numbers, kind_of_texts, split_labels
+from oodzoo.tasks import CLASSIFICATION, Kind, Labels, Task
+from oodzoo.tasks.arrays import require_variation
+from oodzoo.tasks.texts import kind_of_numbers, kind_of_texts, split_labels
 
 _FLAGS = {"true": 1.0, "false": 0.0}
 _MOSTLY = 0.9

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oodzoo._text import one_line
+from oodzoo.core.errors import InputError, MissingPackageError
+from oodzoo.core.remote.location import Url
+from oodzoo.core.text import one_line
 from oodzoo.data.files import RemoteImage, TextFile
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.base import Options, require_no_root
@@ -20,8 +22,6 @@ from oodzoo.data.sources.columns import (
     used_columns,
 )
 from oodzoo.data.sources.labelled import list_labelled, row_names
-from oodzoo.errors import InputError, MissingPackageError
-from oodzoo.remote.location import Url
 
 Table = dict[str, list[Any]]
 """Values by column."""

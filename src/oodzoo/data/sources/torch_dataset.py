@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.files import ImageFile, LocalFile
 from oodzoo.data.listing import SUFFIXES, Listing
 from oodzoo.data.sources.base import Options, require_used
 from oodzoo.data.sources.columns import find_columns, read_metadata, split_columns, used_columns
 from oodzoo.data.sources.items import name_classes, read_items
 from oodzoo.data.sources.labelled import as_list, list_labelled, row_names
-from oodzoo.errors import InputError
 
 
 def list_torch_dataset(dataset: Any, options: Options) -> Listing:

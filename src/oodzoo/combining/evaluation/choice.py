@@ -1,0 +1,247 @@
+"""Everything decided and trained for a test domain before it is scored.
+
+Nothing here has access to the labels of the test domain: the input is a
+:class:`~oodzoo.combining.evaluation.training.TrainingView`, the order of the models there, and
+predictions of heads that were trained on them. The exception is DomainBed's oracle, which only
+selects among trained heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combining.decision import Decision, decide
+from oodzoo.combining.evaluation.training import TrainedHead, Trainer, TrainingView
+from oodzoo.combining.heads import Heads
+from oodzoo.combining.pool import Limits
+from oodzoo.combining.predictions import ZERO_SHOT, Head
+from oodzoo.combining.selection import select_features
+from oodzoo.core.events import Log
+from oodzoo.core.text import count
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import FeatureSource
+from oodzoo.ranking import scores
+from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.scores.compute import compute_scores
+from oodzoo.ranking.top_k import choose_top_k
+
+FAST_PEERS = ("h_score", "lda", "leep", "logme", "nce", "regularized_h_score", "transrate")
+"""Other scores that are fast to compute; others can be requested by name."""
+
+RANDOM_DRAWS = 5
+
+
+class Candidate(NamedTuple):
+    """Columns of some models, and one head per trial trained on them."""
+
+    columns: Columns
+    heads: list[TrainedHead]
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules of DomainBed by which the heads can be selected; none without its search."""
+        return tuple(self.heads[0].rules)
+
+    def by(self, rule: str) -> Candidate:
+        """The same columns with the heads that a rule of DomainBed selects."""
+        return Candidate(self.columns, [h._replace(head=h.rules[rule]) for h in self.heads])
+
+
+class Predicted(NamedTuple):
+    """Outputs (n, C) for the test domain, and the models and features they come from.
+
+    Outputs are log-probabilities, numbers or log-odds, see :mod:`oodzoo.linear.heads.outputs`.
+    """
+
+    models: tuple[str, ...]
+    n_features: int
+    outputs: NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Decisions made on the training domains for one test domain.
+
+    Attributes
+    ----------
+    decision : Decision
+    top_k : int
+        Number of models of the ensemble in the main rows.
+    pool : Predicted
+    ensembles, paper_selections : dict
+        All features of the best K models, and those that the paper's method selects, by K.
+    selection : Candidate
+        The features selected from all models.
+    selection_ratio : float
+        Share of the features of all models.
+    singles : dict
+        Single models with all their features, by name: the best, or all for the baselines.
+    best_by : dict
+        The best model by other scores.
+    random : list of Candidate
+        Randomly drawn features of all models: as many as were selected.
+    zero_shot : Predicted, optional
+        The zero-shot head that is best on the training domains, if a model has one.
+    """
+
+    decision: Decision
+    top_k: int
+    pool: Predicted
+    ensembles: dict[int, Candidate]
+    paper_selections: dict[int, Candidate]
+    selection: Candidate
+    selection_ratio: float
+    singles: dict[str, Candidate | Predicted]
+    best_by: dict[str, str]
+    random: list[Candidate]
+    zero_shot: Predicted | None = None
+
+    @property
+    def paper_ratios(self) -> dict[int, float]:
+        """Share of the features of the best K models that the paper's method selects, by K."""
+        return {
+            k: len(selected.columns) / len(self.ensembles[k].columns)
+            for k, selected in self.paper_selections.items()
+        }
+
+
+def choose(
+    view: TrainingView,
+    order: Sequence[str],
+    heads: Heads,
+    train: Trainer,
+    *,
+    top_k: Sequence[int] | None,
+    main: int | None = None,
+    limits: Limits | None = None,
+    peers: Sequence[str] | None,
+    ranking: Ranking | None = None,
+    retrain: bool = False,
+    seed: int = 0,
+    device: str | None = None,
+    log: Log = lambda message: None,
+) -> Choice:
+    """Decide how to combine the models, and train all heads for one test domain.
+
+    `order` has the models, the best first, and `heads` their predictions, on the training domains.
+    `top_k` are the numbers of models to concatenate, chosen on the training domains if None; `main`
+    is the one for the main rows, the first if None. Baselines need the names of `peers` and the
+    `ranking` of the training domains; there are none if `peers` is None. `retrain` trains the heads
+    of single models with `train`, instead of using the predictions of `heads`.
+    """
+    training = view.source
+
+    def candidate(columns: Columns) -> Candidate:
+        return Candidate(columns, train(view, columns))
+
+    def single(model: str) -> Candidate | Predicted:
+        if retrain:
+            return candidate(Columns.all_of(training, [model]))
+        width = training.facts(model).feature_dim
+        return Predicted((model,), width, _test(heads.alone[model].test))
+
+    if top_k is None:
+        log("choosing the number of models to concatenate")
+        top_k = [choose_top_k(training, order)]
+    main = top_k[0] if main is None else main
+    log("choosing a pool, selecting features, comparing on left-out domains")
+    decision = decide(training, order, heads, top_k=main, limits=limits, device=device)
+    log(f"training on {count(len(decision.selection), 'selected feature')}")
+    selection = candidate(decision.selection)
+    ensembles, paper_selections = {}, {}
+    for k in top_k:
+        log(f"training on all features of {_described(order[:k])}")
+        ensembles[k] = candidate(Columns.all_of(training, order[:k]))
+        if peers is not None or len(top_k) > 1:
+            log(f"selecting features of {_described(order[:k])} as in the paper")
+            found = select_features(training, order[:k], method="paper", device=device)
+            paper_selections[k] = candidate(found.columns)
+    every = Columns.all_of(training, training.models)
+    singles, best_by, random = {decision.best: single(decision.best)}, {}, []
+    if peers is not None and ranking is not None:
+        log("ranking by other scores")
+        best_by = best_by_scores(training, ranking, peers)
+        log("training on random features")
+        random = [candidate(c) for c in random_features(every, len(decision.selection), seed)]
+        log(f"{count(len(order), 'single model')}")
+        singles = {model: single(model) for model in order}
+    pool = decision.pool
+    widths = sum(training.facts(model).feature_dim for model in pool.models)
+    return Choice(
+        decision,
+        main,
+        Predicted(pool.models, widths, _test(pool.test)),
+        ensembles,
+        paper_selections,
+        selection,
+        len(decision.selection) / len(every),
+        singles,
+        best_by,
+        random,
+        _best_zero_shot(training, heads),
+    )
+
+
+def _best_zero_shot(training: FeatureSource, heads: Heads) -> Predicted | None:
+    """The zero-shot head that is most accurate on the training domains, which weigh alike."""
+
+    def accuracy(head: Head) -> float:
+        each = zip(heads.candidates[head].out_of_fold, heads.labels, strict=True)
+        return float(np.mean([np.mean(p.argmax(axis=1) == labels) for p, labels in each]))
+
+    known = [head for head in heads.candidates if head.kind == ZERO_SHOT]
+    if not known:
+        return None
+    best = max(known, key=accuracy)
+    width = training.facts(best.model).feature_dim
+    return Predicted((best.model,), width, _test(heads.candidates[best].test))
+
+
+def _test(predictions: NDArray[np.floating] | None) -> NDArray[np.floating]:
+    if predictions is None:
+        raise ValueError("the heads have no predictions for a test domain")
+    return predictions
+
+
+def best_by_scores(
+    training: FeatureSource, ranking: Ranking, peers: Sequence[str]
+) -> dict[str, str]:
+    """Return the best model by each score that can be computed on the training domains."""
+    table: dict[str, Mapping[str, float]] = {
+        training.task.metric: {
+            row.model: float(np.mean([fold.accuracy for fold in row.folds])) for row in ranking.rows
+        },
+        "discriminability": {row.model: row.discriminability for row in ranking.rows},
+    }
+    for name in peers:
+        totals, _ = compute_scores(training, scores.get(name).name, training.domains)
+        if totals:
+            table[name] = totals
+    return {
+        name: min(totals, key=lambda model: (-totals[model], model))
+        for name, totals in table.items()
+        if name != ranking.score
+    }
+
+
+def random_features(columns: Columns, number: int, seed: int) -> list[Columns]:
+    """Draw random subsets of columns without replacement."""
+    sizes = [len(part) for part in columns.by_model.values()]
+    draws = []
+    for draw in range(RANDOM_DRAWS):
+        rng = np.random.default_rng([seed, draw])
+        mask = np.zeros(sum(sizes), bool)
+        mask[rng.choice(len(mask), number, replace=False)] = True
+        masks = np.split(mask, np.cumsum(sizes)[:-1])
+        parts = zip(columns.by_model.items(), masks, strict=True)
+        draws.append(Columns({model: part[drawn] for (model, part), drawn in parts}))
+    return draws
+
+
+def _described(models: Sequence[str]) -> str:
+    return models[0] if len(models) == 1 else f"the best {len(models)} models"

@@ -1,0 +1,221 @@
+"""Results of test domains: kept in a store one by one, and put together as an evaluation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combining.decision import Decision
+from oodzoo.combining.evaluation.recommended import Recommended
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.rows import MEASURES, Aggregation, Cell, Row, mean_of
+from oodzoo.combining.evaluation.scoring import cell_by
+from oodzoo.combining.evaluation.settings import Settings
+from oodzoo.extraction.source import FeatureSource
+from oodzoo.linear.heads.domainbed.rules import RULES
+from oodzoo.ranking.intervals import new_domain_interval
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
+
+_KINDS = ("left out", "within")
+
+WITH_TARGET = "pool with target"
+"""Name of the cell of the pool for which the images of the test domain are known."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The result of one test domain, as it is kept in a store.
+
+    Attributes
+    ----------
+    cells : dict of str to Cell
+        By row; those of the best K models end with K.
+    top_k : int
+        The K of the main rows.
+    paper_ratios : dict of str to float
+        Share of the features of the best K models that the paper's method selects, by K.
+    selection_ratio : float
+        Share of the features of all models that are selected.
+    recommended : str
+    diagnosis : ClassDiagnosis, optional
+        Of what is recommended; None without classes.
+    estimates : dict of str to pair of lists of array
+        Contributions to the metric of the training domains, left out and within, of the ways to
+        combine models that need heads of their own (ensemble, selection): see
+        :class:`~oodzoo.combining.verdict.Estimate`. The second list may be empty.
+    """
+
+    cells: dict[str, Cell]
+    top_k: int
+    paper_ratios: dict[str, float]
+    selection_ratio: float
+    recommended: str
+    diagnosis: ClassDiagnosis | None = None
+    estimates: dict[str, list[list[NDArray[Any]]]] = field(default_factory=dict)
+
+
+def kept_fold(
+    source: FeatureSource, test: str, settings: Sequence[Any], judge: Callable[[], Fold]
+) -> Fold:
+    """The result of a test domain, from the cache of a store if it is there."""
+
+    def compute() -> dict[str, NDArray[Any]]:
+        fold = judge()
+        arrays = {"fold": np.array(msgspec.json.encode(replace(fold, estimates={})).decode())}
+        for name, kinds in fold.estimates.items():
+            for kind, parts in zip(_KINDS, kinds, strict=True):
+                arrays |= {f"{name} {kind} {number}": each for number, each in enumerate(parts)}
+        return arrays
+
+    arrays = source.cached(
+        "evaluations", source.models, compute, settings=json.dumps([test, *settings])
+    )
+    document = msgspec.json.decode(str(arrays["fold"]))
+    estimates = {
+        name: [
+            [
+                arrays[key]
+                for number in range(len(source.domains) - 1)
+                if (key := f"{name} {kind} {number}") in arrays
+            ]
+            for kind in _KINDS
+        ]
+        for name in ("ensemble", "selection")
+        if f"{name} {_KINDS[0]} 0" in arrays
+    }
+    found = document["diagnosis"]
+    diagnosis = None if found is None else ClassDiagnosis.from_dict(found)
+    kind = MEASURES[source.task.kind]
+    cells = {}
+    for name, cell in document["cells"].items():
+        measures = tuple(kind(*each) for each in cell["measures"])
+        cells[name] = Cell(**cell | {"measures": measures, "models": tuple(cell["models"])})
+    read = {"cells": cells, "diagnosis": diagnosis, "estimates": estimates}
+    return Fold(**document | read)
+
+
+def assemble(
+    source: FeatureSource, folds: Mapping[str, Fold], final: Decision, settings: Settings
+) -> Evaluation:
+    """Put the results of all test domains together; `final` was decided on all domains."""
+    numbers = settings.top_k
+
+    def row(name: str) -> Row:
+        return Row({test: fold.cells[name] for test, fold in folds.items()})
+
+    def main_row(kind: str) -> Row:
+        return Row({test: fold.cells[f"{kind} {fold.top_k}"] for test, fold in folds.items()})
+
+    ablation = {}
+    if numbers is not None and len(numbers) > 1:
+        for k in numbers:
+            ratios = {test: fold.paper_ratios[str(k)] for test, fold in folds.items()}
+            ablation[k] = Aggregation(row(f"ensemble {k}"), row(f"paper_selection {k}"), ratios)
+    first = next(iter(folds.values()))
+    baselines = {
+        name: row(name)
+        for name in first.cells
+        if name.startswith(("random_features", "oracle", "best_by_", "zero_shot"))
+    }
+    if "oracle" in baselines:
+        baselines["paper_selection"] = main_row("paper_selection")
+    rows = {name: row(name) for name in ("single", "pool", "selection")}
+    rows["ensemble"] = main_row("ensemble")
+    chosen = {test: fold.top_k for test, fold in folds.items()}
+    return Evaluation(
+        protocol=settings.protocol,
+        score=settings.score,
+        top_k=chosen if numbers is None else first.top_k,
+        trials=settings.trials,
+        domains=source.domains,
+        recommended=_recommended(source, folds, final, rows, settings),
+        single=rows["single"],
+        pool=rows["pool"],
+        ensemble=rows["ensemble"],
+        selection=rows["selection"],
+        feature_ratio={test: fold.selection_ratio for test, fold in folds.items()},
+        with_target={"pool": row(WITH_TARGET)} if WITH_TARGET in first.cells else {},
+        baselines=baselines,
+        ablation=ablation,
+        rule=settings.selection if settings.protocol == "domainbed" else None,
+        by_rule={
+            rule: {name: row(cell_by(rule, name)) for name in ("single", "ensemble", "selection")}
+            for rule in RULES
+            if cell_by(rule, "single") in first.cells
+        },
+        unseen=_unseen(source),
+        task=source.task.kind,
+        diagnosis={test: f.diagnosis for test, f in folds.items() if f.diagnosis is not None},
+    )
+
+
+def _recommended(
+    source: FeatureSource,
+    folds: Mapping[str, Fold],
+    final: Decision,
+    rows: Mapping[str, Row],
+    settings: Settings,
+) -> Recommended:
+    """What is recommended for a new domain; its accuracy is that of what each fold recommends."""
+    choices = {test: fold.recommended for test, fold in folds.items()}
+    cells = {test: rows[choice].cells[test] for test, choice in choices.items()}
+    domains = {test: cell.accuracy for test, cell in cells.items()}
+    return Recommended(
+        choice=final.recommended,
+        models=final.models(final.recommended),
+        average=mean_of(domains),
+        interval=interval_of(source, cells),
+        domains=domains,
+        choices=choices,
+        estimates={name: each.accuracy for name, each in final.estimates.items()},
+        within={
+            name: each.accuracy_within
+            for name, each in final.estimates.items()
+            if each.accuracy_within is not None
+        },
+        candidates=source.models,
+        max_models=settings.max_models,
+        max_ms=settings.max_ms,
+    )
+
+
+def interval_of(source: FeatureSource, cells: Mapping[str, Cell]) -> tuple[float, float]:
+    """The 90 % interval of the main metric on a new domain, from the cells of test domains."""
+    values = np.array([cell.accuracy for cell in cells.values()])
+    variances = [_variance(cell, len(source.labels(test))) for test, cell in cells.items()]
+    low, high = new_domain_interval(values, np.array(variances))
+    lowest = -np.inf if source.task.kind == "regression" else 0.0
+    return max(lowest, low), min(100.0, high)
+
+
+def _variance(cell: Cell, n: int) -> float:
+    """Variance of the metric that is due to n samples; that of an accuracy is binomial."""
+    if cell.variance is None:
+        return cell.accuracy * (100 - cell.accuracy) / n
+    return cell.variance
+
+
+def _unseen(source: FeatureSource) -> dict[str, tuple[str, ...]]:
+    """The classes or labels that occur in one domain only, by domain."""
+    if source.task.kind == "regression":
+        return {}
+
+    def present(domain: str) -> NDArray[np.int64]:
+        labels = source.labels(domain)
+        if source.task.is_classification:
+            return np.unique(labels)
+        return np.flatnonzero(labels.any(axis=0))
+
+    unseen = {}
+    for test in source.domains:
+        others = [present(domain) for domain in source.domains if domain != test]
+        alone = np.setdiff1d(present(test), np.concatenate(others))
+        if len(alone):
+            unseen[test] = tuple(str(source.classes[at]) for at in alone)
+    return unseen

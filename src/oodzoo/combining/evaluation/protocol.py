@@ -1,0 +1,365 @@
+"""Leave-one-domain-out evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from oodzoo.combining.evaluation.fine_tuning import (
+    Request,
+    find_images,
+    fine_tune,
+    require_store,
+    with_fine_tuned,
+)
+from oodzoo.combining.evaluation.folds import assemble
+from oodzoo.combining.evaluation.judge import Judge, Rankings
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.settings import (
+    Settings,
+    limited_top_k,
+    parse_peers,
+    require_seed,
+    require_target_images,
+    require_usable,
+    resolve_trials,
+)
+from oodzoo.combining.evaluation.what_if import WhatIf
+from oodzoo.combining.evaluation.work import compute_tasks
+from oodzoo.combining.heads import predict_with_heads
+from oodzoo.combining.work import compute_heads
+from oodzoo.core.backend import Array, backend
+from oodzoo.core.errors import InputError
+from oodzoo.core.events import Listeners, Progress, Stage, extent
+from oodzoo.core.text import count
+from oodzoo.extraction.engines.choice import array_device, open_engine
+from oodzoo.extraction.engines.task import Engine
+from oodzoo.extraction.source import Features, FeatureSource, as_source, total_cost
+from oodzoo.linear.heads.classes import require_classes_for, require_classes_to_tell_apart
+from oodzoo.linear.heads.domainbed.protocol import require_search_space
+from oodzoo.linear.heads.domainbed.rules import require_rule
+from oodzoo.linear.heads.domainbed.sweep import STEPS
+from oodzoo.linear.heads.linear import FOLDS
+from oodzoo.ranking.constraints import Constraints, restricted
+from oodzoo.ranking.ranker import as_score, require_score_of_task
+from oodzoo.ranking.testbed.published import require_published
+from oodzoo.ranking.top_k import TOP_K, TopK, parse_top_k
+from oodzoo.tuning.network import import_torch
+from oodzoo.tuning.settings import TuneSettings
+from oodzoo.zoo import ModelSpec, load_zoo
+from oodzoo.zoo.device import require_device
+
+
+def evaluate(
+    features: Features,
+    y: Sequence[Any] | Array | None = None,
+    domains: Sequence[Any] | Array | None = None,
+    *,
+    groups: Sequence[Any] | None = None,
+    task: str | None = None,
+    top_k: TopK = TOP_K,
+    protocol: Literal["fast", "domainbed"] = "fast",
+    score: str = "unseen",
+    trials: int | None = None,
+    draws: int = 10,
+    steps: int = STEPS,
+    search_space: Literal["default", "DomainNet"] = "default",
+    selection: Literal[
+        "training-domain", "leave-one-domain-out", "oracle"
+    ] = "leave-one-domain-out",
+    seed: int = 0,
+    baselines: bool | Sequence[str] = True,
+    with_target: bool = False,
+    max_models: int | None = None,
+    max_ms: float | None = None,
+    max_parameters: float | str | None = None,
+    licence: str | Sequence[str] | None = None,
+    published: str | None = None,
+    tune: TuneSettings | bool = False,
+    data: Any = None,
+    zoo: str | Path | Sequence[ModelSpec] | None = None,
+    max_hours: float | None = None,
+    tune_device: str | None = None,
+    device: str | None = None,
+    engine: str = "local",
+    address: str | None = None,
+    listener: Listeners | None = None,
+) -> Evaluation:
+    """Evaluate single models and their combinations on test domains, and recommend one.
+
+    Each domain is the test domain once. Models are ranked, pools and features are chosen,
+    hyper-parameters are tuned and heads are trained on the other domains only. In a store, the
+    result of each test domain is kept, so that an evaluation that was stopped continues.
+
+    Parameters
+    ----------
+    features : mapping, FeatureStore, path or FeatureSource
+        Features (n, d) of each model by name, with `y` and `domains`; or a feature store. At least
+        three domains.
+    y, domains : sequence
+        Label and domain of each row. Labels are classes (strings or integers); numbers to predict,
+        (n,) or (n, C); or several labels per row, as zeros and ones (n, C) or lists of strings.
+    groups : sequence, optional
+        Group of each row (a patient, a video), None for a row without one; splits keep groups
+        whole. A store has its own groups.
+    task : {"classification", "regression", "multilabel"}, optional
+        What the labels are, where they could be of two kinds; see :func:`oodzoo.tasks.as_labels`.
+        In place of accuracy, a regression is measured by the explained variance, and several
+        labels by the average precision (:mod:`oodzoo.tasks.metrics`).
+    top_k : int, sequence of int or "auto"
+        Number of models to concatenate. Several numbers are all evaluated (the paper's ablation);
+        the main rows are those of 3 if given, else of the smallest. "auto" chooses 1, 3, 5 or 7 by
+        leave-one-domain-out validation on the training domains.
+    protocol : {"fast", "domainbed"}
+        How heads are trained: ridge regression (logistic regression of several labels), or
+        DomainBed's random search, which is for classes only.
+    score : str, default "unseen"
+        Score to rank by, see :func:`oodzoo.rank`.
+    trials : int, optional
+        Repetitions with different splits, for standard errors. By default 1 for "fast" (trained on
+        all samples) and 3 for "domainbed".
+    draws, steps : int
+        Hyper-parameter draws and training steps; "domainbed" only.
+    search_space : {"default", "DomainNet"}
+        Distribution of the draws: DomainBed draws smaller batches for DomainNet than for its other
+        data sets; "domainbed" only.
+    selection : {"leave-one-domain-out", "training-domain", "oracle"}
+        Rule of DomainBed that selects among draws and steps; "domainbed" only. The results by all
+        three are in :attr:`oodzoo.combining.evaluation.Evaluation.by_rule`.
+    seed : int
+        Seed of random features and of "domainbed".
+    baselines : bool or sequence of str
+        Whether to evaluate every single model, random features and the paper's selection as well;
+        or names of other scores whose top model is evaluated.
+    with_target : bool
+        Whether to evaluate, too, what unlabelled images of the test domain are worth; for classes
+        only.
+    max_models, max_ms : int and float, optional
+        Largest number of models, and time per image in milliseconds (the sum over the models), of
+        what is recommended. Models that take longer alone are left out.
+    max_parameters, licence : optional
+        Use only models that meet these constraints, see :func:`oodzoo.rank`.
+    published : {"PACS", "VLCS", "OfficeHome", "TerraIncognita", "DomainNet"}, optional
+        Which of these data sets the samples are of, to show the results among published ones:
+        :meth:`oodzoo.combining.evaluation.Evaluation.beside_published`. It is never guessed.
+    tune : bool or TuneSettings
+        Whether to fine-tune the top model without each test domain, too, with these settings; for
+        a store of images. Finished runs are kept. Needs the extra `tune`.
+    data : ImageDomains, path, URL or object, optional
+        With `tune`: the images of the store.
+    zoo : str, path or sequence of ModelSpec, optional
+        With `tune`: new location of the models, if they moved since the extraction.
+    max_hours : float, optional
+        With `tune`: raise an InputError if it would take longer; 3 by default on the CPU.
+    tune_device : str, optional
+        With `tune`: where to fine-tune, if not on `device`.
+    device : str, optional
+        PyTorch device such as "cuda"; NumPy if None. Several, as "cuda:0,cuda:1", are used by a
+        process each. Logistic regressions of several labels always use NumPy. Models are
+        fine-tuned on the first of them, or by default on the fastest device there is.
+    engine : {"local", "ray"}
+        Where heads are trained and test domains are judged: on this machine, or on a Ray cluster.
+        Several devices and clusters need a store, which all machines must see.
+    address : str, optional
+        Of an existing Ray cluster, see :func:`oodzoo.extract`.
+    listener : Listener or sequence of Listener, optional
+        Receives the events of the stage "evaluation", see :mod:`oodzoo.core.events`.
+
+    Examples
+    --------
+    >>> import numpy as np, oodzoo
+    >>> rng = np.random.default_rng(0)
+    >>> y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
+    >>> good = np.stack([y, 1 - y], 1) + 0.3 * rng.normal(size=(120, 2))
+    >>> zoo = {"noise": rng.normal(size=(120, 2)), "good": good}
+    >>> result = oodzoo.evaluate(zoo, y, domains, top_k=2)
+    >>> result.single.cells["a"].models
+    ('good',)
+    >>> result.selection.average > 95
+    True
+    """
+    chosen = as_score(score)
+    require_seed(seed)
+    require_search_space(search_space)
+    require_rule(selection)
+    here = array_device(device, engine)
+    backend(here)
+    numbers = parse_top_k(top_k)
+    trials = resolve_trials(protocol, trials)
+    allowed = Constraints(max_ms, max_parameters, licence)
+    source = restricted(as_source(features, y, domains, groups, task=task), allowed)
+    require_score_of_task(chosen, source.task)
+    peers = parse_peers(baselines, source.task)
+    if protocol == "domainbed":
+        require_classes_for(source.task, "the protocol 'domainbed'")
+    require_classes_to_tell_apart(source)
+    with_splits = trials > 1 or protocol == "domainbed" or tune is not False
+    require_usable(source, with_splits=with_splits)
+    if with_target:
+        require_target_images(source)
+    if published is not None:
+        require_published(published, source.task)
+    if numbers is not None:
+        numbers = limited_top_k(numbers, len(source.models))
+    settings = Settings(
+        top_k=numbers,
+        protocol=protocol,
+        score=score,
+        trials=trials,
+        draws=draws,
+        steps=steps,
+        search_space=search_space,
+        selection=selection,
+        seed=seed,
+        peers=peers,
+        with_target=with_target,
+        max_models=max_models,
+        max_ms=max_ms,
+    )
+    settings.check(here)
+    request = _request(source, tune, data, zoo, max_hours, tune_device, here)
+    facts = extent(source) | {"protocol": protocol, "score": score, "top_k": top_k}
+    with (
+        open_engine(engine, address=address, device=device or "cpu") as opened,
+        Stage(listener, "evaluation", **facts) as stage,
+    ):
+        result = _evaluate(source, settings, opened, here, stage, request)
+        if published is not None:
+            result = replace(
+                result, published=published, extraction_hours=_extraction_hours(source)
+            )
+        stage.finish(result, result.metrics)
+    return result
+
+
+def _evaluate(
+    source: FeatureSource,
+    settings: Settings,
+    engine: Engine | None,
+    device: str | None,
+    stage: Stage,
+    request: Request | None,
+) -> Evaluation:
+    models = count(len(source.models), "model")
+    steps = _Steps(len(source.models), len(source.domains), stage.progress)
+    what = f"heads of {models}, trained without each domain, each pair and each fold"
+    if few := few_samples(source):
+        stage.say(few)
+    if engine is not None:
+        stage.say(f"{what}, on {count(engine.slots, 'worker')} ({engine.name})")
+        compute_heads(source, engine, steps.heads, by_test=settings.peers is not None)
+    stage.say(f"ranking {models} without each test domain")
+    rankings = Rankings.of(source, settings, device)
+    if engine is None:
+        stage.say(what)
+    heads = predict_with_heads(source, device=device, progress=steps.heads)
+    judge = Judge(source, settings, heads, rankings, device, stage.say)
+    stage.say("deciding on all domains")
+    final = judge.final()
+    steps.final()
+    what_if = WhatIf(source, settings, judge, heads, final, device)
+    if engine is not None:
+        compute_tasks(source, settings, what_if.tasks, engine, steps.folds)
+    folds = {}
+    for number, test in enumerate(source.domains, start=1):
+        folds[test] = judge.fold(test)
+        steps.folds(number, len(source.domains))
+    result = assemble(source, folds, final, settings)
+    if request is not None:
+        top = {test: cell.models[0] for test, cell in result.single.cells.items()}
+        stage.say(f"fine-tuning {', '.join(dict.fromkeys(top.values()))} without each test domain")
+        tuned = fine_tune(require_store(source), top, request, stage)
+        result = with_fine_tuned(result, source, tuned, final.best)
+    stage.say("measuring what more images, more domains and less time would change")
+    result = what_if.add_to(result, folds)
+    steps.end()
+    return result
+
+
+def few_samples(source: FeatureSource) -> str:
+    """Say which class of a domain is missing in some folds; empty if none is."""
+    if not source.task.is_classification:
+        return ""
+    for domain in source.domains:
+        sizes = np.bincount(source.labels(domain), minlength=len(source.classes))
+        few = np.flatnonzero((sizes > 0) & (sizes < FOLDS))
+        if len(few):
+            at = int(few[0])
+            return (
+                f"class {source.classes[at]!r} has {count(int(sizes[at]), 'sample')} in domain "
+                f"{domain!r}: fewer than {FOLDS} folds of the cross-validation within the domains "
+                "have it"
+            )
+    return ""
+
+
+def _request(
+    source: FeatureSource,
+    tune: TuneSettings | bool,
+    data: Any,
+    zoo: str | Path | Sequence[ModelSpec] | None,
+    max_hours: float | None,
+    tune_device: str | None,
+    device: str | None,
+) -> Request | None:
+    """What to fine-tune, checked; None if nothing is."""
+    if tune is False:
+        given = {"data": data, "zoo": zoo, "max_hours": max_hours, "tune_device": tune_device}
+        for name, value in given.items():
+            if value is not None:
+                raise InputError(f"{name} is only used with tune (--tune); leave it out")
+        return None
+    store = require_store(source)
+    if data is None:
+        raise InputError(
+            "fine-tuning needs the images of the store; give them with data= (--data DATA)"
+        )
+    if max_hours is not None and not max_hours > 0:
+        raise InputError(f"max_hours must be positive, got {max_hours}")
+    import_torch()
+    specs = [] if zoo is None else load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
+    settings = TuneSettings() if tune is True else tune
+    where = tune_device or device or "auto"
+    require_device(where)
+    return Request(find_images(store, data), settings, specs, where, max_hours)
+
+
+def _extraction_hours(source: FeatureSource) -> float | None:
+    """Time to extract the features of all models, by their time per image; None if unknown."""
+    each = total_cost({model: source.facts(model).milliseconds for model in source.models})
+    n = sum(len(source.labels(domain)) for domain in source.domains)
+    return None if each is None else each * n / 3.6e6
+
+
+class _Steps:
+    """Progress of an evaluation: the heads of each model, the final decision, each test domain."""
+
+    def __init__(self, n_models: int, n_domains: int, progress: Progress) -> None:
+        self._progress = progress
+        self._n_models = n_models
+        self._fold = max(1, n_models // 2)
+        self._folds = n_domains * self._fold
+        self._total = n_models + self._folds + 2 * self._fold
+        self._done = 0
+        self._reach(0)
+
+    def heads(self, done: int, total: int) -> None:
+        self._reach(done)
+
+    def final(self) -> None:
+        self._reach(self._n_models + self._fold)
+
+    def folds(self, done: int, total: int) -> None:
+        self._reach(self._n_models + self._fold + self._folds * done // total)
+
+    def end(self) -> None:
+        self._reach(self._total)
+
+    def _reach(self, done: int) -> None:
+        # What other processes have computed is only read the second time.
+        self._done = max(done, self._done)
+        self._progress(self._done, self._total)

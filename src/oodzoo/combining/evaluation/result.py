@@ -1,0 +1,527 @@
+"""Results of an evaluation: rows over test domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from oodzoo.combining.evaluation.advice import Advice, most_useful
+from oodzoo.combining.evaluation.diagnosis import weak_points
+from oodzoo.combining.evaluation.learning_curve import LearningCurve
+from oodzoo.combining.evaluation.recommended import (
+    FINE_TUNED,
+    TITLES,
+    Recommended,
+    achieves,
+    chosen_otherwise,
+    compared,
+    described,
+    limits_as_options,
+)
+from oodzoo.combining.evaluation.rows import Aggregation, Row, Tuning, averaged, mean_of
+from oodzoo.combining.verdict import CHOICES, Estimate, is_better
+from oodzoo.core.io import structured
+from oodzoo.core.packages import optional_package
+from oodzoo.core.text import count, unknown
+from oodzoo.ranking.testbed.published import Published, published
+from oodzoo.tasks import Kind, Task, require_kind
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, add_up
+
+if TYPE_CHECKING:
+    import pandas
+
+    from oodzoo.report.figures import Plot
+from collections.abc import Iterable
+
+from oodzoo.core.html import html_table
+from oodzoo.core.numbers import number
+from oodzoo.core.text import plain, text_table
+from oodzoo.tasks.words import WORDS
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Results of a leave-one-domain-out evaluation.
+
+    It is a mapping from the names of `rows` to the rows: `evaluation["pool"]`, `"oracle" in
+    evaluation`, `for name in evaluation`, `len(evaluation)`.
+
+    Attributes
+    ----------
+    protocol, score : str
+    top_k : int or dict of str to int
+        Number of concatenated models; by test domain if it was chosen on the training domains.
+    trials : int
+    domains : tuple of str
+        The test domains.
+    recommended : Recommended
+        What to use, and how accurate it is.
+    single : Row
+        The top model of the ranking.
+    pool : Row
+        A pool of heads (:mod:`oodzoo.combining.pool`).
+    ensemble, selection : Row
+        All features of the best K models, and the features selected from all models.
+    feature_ratio : dict of str to float
+        Share of features selected, by test domain.
+    baselines : dict of str to Row
+        ``random_features`` (as many as were selected, from all models; mean over draws),
+        ``oracle`` (the single model that is most accurate on the test domain),
+        ``paper_selection`` (the paper's selection, from the best K models),
+        ``best_by_<score>`` (the top model under another score), ``zero_shot`` (the best zero-shot
+        model on the training domains, if a model has class embeddings).
+    with_target : dict of str to Row
+        Rows for which the unlabelled images of each test domain were known: ``pool``.
+    ablation : dict of int to Aggregation
+        Results for each K, if several were evaluated.
+    rule : str, optional
+        Rule of DomainBed that selects the heads; None without its protocol.
+    by_rule : dict of str to dict of str to Row
+        ``single``, ``ensemble`` and ``selection`` by each of DomainBed's rules.
+    unseen : dict
+        Classes or labels that occur in the test domain only; these classes are never predicted.
+    task : {"classification", "regression", "multilabel"}
+    published : str, optional
+        Name of a data set, to show the results among published ones, see :meth:`beside_published`.
+    extraction_hours : float, optional
+        Time to extract the features of all models, by the time per image in the store.
+    fine_tuned : Row, optional
+        The top model, fine-tuned on the training domains; None if that was not asked for.
+    tuning : Tuning, optional
+        How it was fine-tuned, what it cost, and what it gains.
+    diagnosis : dict of str to ClassDiagnosis
+        What was recommended for each test domain, without using it: confusion matrix, calibration
+        and most confident mistakes there, in the first trial. Empty for other tasks than classes.
+    learning_curve : LearningCurve, optional
+        The main metric of the top model against the number of training images.
+    advice : tuple of Advice
+        What would change the result: more images or domains, unlabelled images of the target,
+        fine-tuning, less time per image.
+    """
+
+    protocol: str
+    score: str
+    top_k: int | dict[str, int]
+    trials: int
+    domains: tuple[str, ...]
+    recommended: Recommended
+    single: Row
+    pool: Row
+    ensemble: Row
+    selection: Row
+    feature_ratio: dict[str, float]
+    with_target: dict[str, Row] = field(default_factory=dict)
+    baselines: dict[str, Row] = field(default_factory=dict)
+    ablation: dict[int, Aggregation] = field(default_factory=dict)
+    rule: str | None = None
+    by_rule: dict[str, dict[str, Row]] = field(default_factory=dict)
+    unseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    task: Kind = "classification"
+    published: str | None = None
+    extraction_hours: float | None = None
+    fine_tuned: Row | None = None
+    tuning: Tuning | None = None
+    diagnosis: dict[str, ClassDiagnosis] = field(default_factory=dict)
+    learning_curve: LearningCurve | None = None
+    advice: tuple[Advice, ...] = ()
+
+    @property
+    def metric(self) -> str:
+        """The main metric: "accuracy", "explained_variance" or "average_precision"."""
+        return Task(self.task).metric
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """All rows, by name."""
+        main = {name: getattr(self, name) for name in CHOICES}
+        if self.fine_tuned is not None:
+            main[FINE_TUNED] = self.fine_tuned
+        return (
+            main
+            | {f"{name}_with_target": row for name, row in self.with_target.items()}
+            | (self.baselines)
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.rows
+
+    def __getitem__(self, name: str) -> Row:
+        """Return a row by its name."""
+        rows = self.rows
+        if name not in rows:
+            raise KeyError(unknown("the evaluation", "row", name, rows))
+        return rows[name]
+
+    @property
+    def recommended_row(self) -> Row:
+        """The results of what was chosen for each test domain."""
+        rows, choices = self.rows, self.recommended.choices
+        return Row({domain: rows[choices[domain]].cells[domain] for domain in self.domains})
+
+    @property
+    def tied(self) -> tuple[str, ...]:
+        """Other ways than the recommended one that the test domains cannot tell from it.
+
+        Those whose difference is within a standard error between test domains, the best first.
+        """
+        rows, best = self.rows, estimate_of(self.recommended.domains)
+        close = []
+        for name in TITLES:
+            if name in rows and name != self.recommended.choice:
+                other = estimate_of(rows[name].measure(self.metric))
+                if not is_better(best, other) and not is_better(other, best):
+                    close.append(name)
+        return tuple(sorted(close, key=lambda name: -rows[name].average))
+
+    @property
+    def beyond_limits(self) -> tuple[str, ...]:
+        """The rows that exceed the limits of the recommendation, by name: for comparison only."""
+        limits = self.recommended.max_models, self.recommended.max_ms
+        return tuple(name for name, row in self.rows.items() if row.exceeds(*limits))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of several numbers or labels that are predicted; empty for one, and for classes."""
+        return tuple(self.single.outputs)
+
+    @property
+    def oracle(self) -> Row | None:
+        """The single model that is most accurate on each test domain; None without baselines."""
+        return self.baselines.get("oracle")
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Main metric of each row in percent, on average and by domain, as a listener gets it."""
+        main = self.metric
+        found = {"recommended": averaged(self.recommended.domains)}
+        found |= {name: averaged(row.measure(main)) for name, row in self.rows.items()}
+        metrics = {f"{name}/{main}": each["average"] for name, each in found.items()}
+        for name, each in found.items():
+            by_domain = each["domains"].items()
+            metrics |= {f"{name}/{main}_by_domain/{domain}": value for domain, value in by_domain}
+        return metrics
+
+    def beside_published(self) -> Published | None:
+        """Put the rows among the accuracies published for a data set; None if none was named."""
+        if self.published is None:
+            return None
+        rows = {"Recommended": self.recommended.average}
+        found = self.rows
+        rows |= {TITLES[name]: found[name].average for name in TITLES if name in found}
+        tuned = None
+        if self.tuning is not None:
+            tuned = self.tuning.seconds * len(self.domains) / 3600
+        hours = {"extraction": self.extraction_hours, "fine_tuned": tuned}
+        return published(self.published, rows, len(self.domains), hours)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert the evaluation to a JSON document; metrics in percent, ratios from 0 to 1."""
+        document: dict[str, Any] = {
+            "task": self.task,
+            "metric": self.metric,
+            "protocol": self.protocol,
+            "score": self.score,
+            "top_k": self.top_k,
+            "trials": self.trials,
+            "domains": list(self.domains),
+            "recommended": self.recommended.to_dict(),
+            **{name: getattr(self, name).to_dict() for name in CHOICES},
+            "feature_ratio": averaged(self.feature_ratio),
+            "with_target": {name: row.to_dict() for name, row in self.with_target.items()},
+            **{name: row.to_dict() for name, row in self.baselines.items()},
+            "baselines": list(self.baselines),
+            "unseen": {domain: list(classes) for domain, classes in self.unseen.items()},
+            "findings": self.findings(),
+            "tied": list(self.tied),
+            "beyond_limits": list(self.beyond_limits),
+            "diagnosis": {domain: each.to_dict() for domain, each in self.diagnosis.items()},
+            "advice": msgspec.to_builtins(self.advice),
+        }
+        if self.learning_curve is not None:
+            document["learning_curve"] = self.learning_curve.to_dict()
+        if self.ablation:
+            document["ablation"] = [
+                {"top_k": k} | each.to_dict() for k, each in self.ablation.items()
+            ]
+        if self.rule is not None:
+            document["rule"] = self.rule
+            document["by_rule"] = {
+                rule: {name: row.to_dict() for name, row in rows.items()}
+                for rule, rows in self.by_rule.items()
+            }
+        if self.fine_tuned is not None and self.tuning is not None:
+            seconds = {domain: each.seconds for domain, each in self.tuning.folds.items()}
+            document[FINE_TUNED] = self.fine_tuned.to_dict() | {
+                "seconds": averaged(seconds),
+                "tuning": msgspec.to_builtins(self.tuning),
+            }
+        if (table := self.beside_published()) is not None:
+            document["published"] = table.to_dict()
+        return document
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Evaluation:
+        """Restore an evaluation from :meth:`to_dict`."""
+        task = require_kind(document.get("task", "classification"))
+        beside = document.get("published") or {"dataset": None, "hours": {"extraction": None}}
+        tuned = document.get(FINE_TUNED)
+        found = cls(
+            protocol=document["protocol"],
+            score=document["score"],
+            top_k=document["top_k"],
+            trials=document["trials"],
+            domains=tuple(document["domains"]),
+            recommended=structured(document["recommended"], Recommended, "the evaluation"),
+            **{name: Row.from_dict(document[name], task) for name in CHOICES},
+            feature_ratio=dict(document["feature_ratio"]["domains"]),
+            with_target={n: Row.from_dict(r, task) for n, r in document["with_target"].items()},
+            baselines={name: Row.from_dict(document[name], task) for name in document["baselines"]},
+            ablation={
+                each["top_k"]: Aggregation.from_dict(each, task)
+                for each in document.get("ablation", ())
+            },
+            rule=document.get("rule"),
+            by_rule={
+                rule: {name: Row.from_dict(row, task) for name, row in rows.items()}
+                for rule, rows in document.get("by_rule", {}).items()
+            },
+            unseen={domain: tuple(classes) for domain, classes in document["unseen"].items()},
+            task=task,
+            published=beside["dataset"],
+            extraction_hours=beside["hours"]["extraction"],
+            fine_tuned=None if tuned is None else Row.from_dict(tuned, task),
+            tuning=None if tuned is None else structured(tuned["tuning"], Tuning, "the evaluation"),
+            diagnosis=_diagnosis(document.get("diagnosis", {})),
+            learning_curve=None
+            if (curve := document.get("learning_curve")) is None
+            else structured(curve, LearningCurve, "the evaluation"),
+            advice=structured(document.get("advice", ()), tuple[Advice, ...], "the evaluation"),
+        )
+        if any(set(row.cells) != set(found.domains) for row in found.rows.values()):
+            raise ValueError(f"not all rows have the domains {', '.join(found.domains)}")
+        return found
+
+    @property
+    def caution(self) -> str:
+        """Where what is recommended is worse than no model at all, in a sentence; empty if not."""
+        worse = [name for name, value in self.recommended.domains.items() if value < 0]
+        if self.task != "regression" or not worse:
+            return ""
+        where = "domain" if len(worse) == 1 else "domains"
+        names = ", ".join(map(repr, worse))
+        on_average = ", and on average" if self.recommended.average < 0 else ""
+        return (
+            f"In the {where} {names}{on_average} it is worse than predicting the mean of the "
+            "domain: look whether the numbers mean the same there (oodzoo data)."
+        )
+
+    @property
+    def chosen_otherwise(self) -> str:
+        """Why the measured number is not that of the recommended way alone; empty if it is."""
+        best = self.recommended
+        row = self.rows.get(best.choice)
+        return "" if row is None else chosen_otherwise(best, row.average)
+
+    def findings(self) -> list[str]:
+        """Summarise the results, one sentence per line."""
+        best = self.recommended
+        rows = self.rows
+        others = [
+            f"{title} {rows[name].average:.1f} %"
+            for name, title in TITLES.items()
+            if name in rows and name != best.choice
+        ]
+        main = (
+            f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
+            f"each domain, it {achieves(self.task, best.average)} ({', '.join(others)})."
+        )
+        lines = [main]
+        if self.rule == "oracle":
+            lines.append(
+                "The oracle selected the heads of Single, Ensemble and Selection by labels of the "
+                "test domain. A new domain has none: expect less there."
+            )
+        if oracle := self.oracle:
+            lines.append(
+                f"That is {compared(best.average, oracle.average)} the best single model on each "
+                f"test domain ({oracle.average:.1f} %), which is unknown in advance."
+            )
+        lines += filter(None, (self.chosen_otherwise, self.caution, best.disagreement))
+        if beyond := [TITLES[name] for name in self.beyond_limits if name in TITLES]:
+            one = len(beyond) == 1
+            lines.append(
+                f"{' and '.join(beyond)} {'exceeds' if one else 'exceed'} "
+                f"{limits_as_options(best)}: shown for comparison, and not recommended where "
+                f"{'it does' if one else 'they do'}."
+            )
+        if weak := weak_points(self.diagnosis):
+            lines.append(weak)
+        lines += self._of_fine_tuning()
+        if pool := self.with_target.get("pool"):
+            lines.append(
+                "With unlabelled images of each test domain, the pool reaches "
+                f"{pool.average:.1f} %."
+            )
+        if zero_shot := self.baselines.get("zero_shot"):
+            lines.append(
+                "Zero-shot, from the names of the classes and without training, the best model "
+                f"reaches {zero_shot.average:.1f} %."
+            )
+        if random := self.baselines.get("random_features"):
+            lines.append(
+                f"Selection keeps {100 * mean_of(self.feature_ratio):.0f} % of the features, "
+                f"{compared(self.selection.average, random.average)} as many random ones "
+                f"({random.average:.1f} %)."
+            )
+        for domain, classes in self.unseen.items():
+            one, names = len(classes) == 1, ", ".join(map(repr, classes))
+            if self.task == "multilabel":
+                found = f"label {names} occurs" if one else f"labels {names} occur"
+                lines.append(
+                    f"The {found} only in domain {domain!r} and cannot be learned without it."
+                )
+                continue
+            found = f"class {names} occurs" if one else f"classes {names} occur"
+            lines.append(
+                f"The {found} only in domain {domain!r} and {'is' if one else 'are'} always "
+                "misclassified there."
+            )
+        return [*lines, *(each.text for each in most_useful(self.advice))]
+
+    def _of_fine_tuning(self) -> list[str]:
+        """What fine-tuning gains, in a sentence; nothing if it was not asked for."""
+        if self.tuning is None:
+            return []
+        gain = self.tuning.gain
+        sign = "gains" if gain.average >= 0 else "loses"
+        text = (
+            f"Fine-tuning {sign} {abs(gain.average):.1f} points compared with "
+            f"{TITLES[gain.over]}, which is recommended otherwise (standard error between domains "
+            f"{gain.error:.1f}; {compared(gain.over_head, 0)} the linear head that it starts from)"
+        )
+        if self.recommended.choice != FINE_TUNED:
+            return [f"{text}: it is not recommended."]
+        how = "oodzoo fit STORE --choose single --out MODEL, then oodzoo tune MODEL DATA --out NEW"
+        return [f"{text}. Make such a predictor with {how}."]
+
+    def __repr__(self) -> str:
+        rows = [f"{name} {self[name].average:.1f}" for name in CHOICES]
+        domains = count(len(self.domains), "test domain")
+        best = self.recommended
+        return f"Evaluation({domains}: recommended {best.brief}; {', '.join(rows)} %)"
+
+    def _repr_html_(self) -> str:
+        return rows_as_html(self._shown, self.task, self.findings())
+
+    @property
+    def _shown(self) -> dict[str, Row]:
+        return {"recommended": self.recommended_row} | self.rows
+
+    def plot(self, *, baselines: bool = False) -> Plot:
+        """Plot the main metric of the rows, on average and on each test domain.
+
+        Parameters
+        ----------
+        baselines : bool
+            Whether to show the average of the baselines, too.
+        """
+        from oodzoo.report.figures import plot_comparison
+
+        return plot_comparison(self, baselines=baselines)
+
+    def __str__(self) -> str:
+        return rows_as_text(self._shown, self.task, self.findings())
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a data frame with one line per row and test domain."""
+        pandas = optional_package("pandas", extra="pandas", purpose="a data frame")
+        rows: list[tuple[str, int | None, Row]] = [
+            (name, None, row) for name, row in self.rows.items()
+        ]
+        for k, each in self.ablation.items():
+            rows += [("ensemble", k, each.ensemble), ("selection", k, each.selection)]
+        lines = []
+        for name, top_k, row in rows:
+            by_name = {m: row.measure(m) for m in row.measures}
+            for domain, cell in row.cells.items():
+                lines.append(
+                    {"row": name, "top_k": top_k, "domain": domain}
+                    | {measure: values[domain] for measure, values in by_name.items()}
+                    | {"models": ", ".join(cell.models), "n_features": cell.n_features}
+                )
+        return pandas.DataFrame(lines)
+
+
+def estimate_of(domains: Mapping[str, float]) -> Estimate:
+    """What test domains say; the cost does not decide."""
+    return Estimate([np.array([domains[test]]) for test in sorted(domains)], 0.0)
+
+
+def _diagnosis(document: Mapping[str, Any]) -> dict[str, ClassDiagnosis]:
+    """Restore what was predicted in each test domain; a ValueError if that cannot be added up."""
+    found = {domain: ClassDiagnosis.from_dict(each) for domain, each in document.items()}
+    if found:
+        add_up(found.values())
+    return found
+
+
+MOST_DOMAINS = 8
+"""With more test domains, a line of text would be too long, and has the average only."""
+
+
+def rows_as_text(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> str:
+    """Return a line per row with its main metric, and the notes below."""
+    domains, table = _cells(rows)
+    columns = [WORDS[task].metric.heading.lower(), "average"]
+    if len(domains) <= MOST_DOMAINS:
+        columns += domains
+    lines = [[name, *map(plain, cells)][: len(columns)] for name, *cells in table]
+    shown = text_table(columns, lines)
+    return "\n".join([shown, *notes])
+
+
+def rows_as_html(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> str:
+    """Return a table with the main metric of each row, on average and on each test domain."""
+    domains, table = _cells(rows)
+    return html_table(
+        ["", "average", *domains],
+        table,
+        caption=f"{WORDS[task].metric.heading} on each held-out domain",
+        notes=notes,
+    )
+
+
+def _cells(rows: Mapping[str, Row]) -> tuple[list[str], list[list[str]]]:
+    domains = list(next(iter(rows.values())).cells)
+    table = []
+    for name, row in rows.items():
+        by_domain = row.measure(row.metric)
+        values = [row.average, *(by_domain[domain] for domain in domains)]
+        table.append([name, *(number(value, 1) for value in values)])
+    return domains, table
+
+
+def why_not_the_highest(evaluation: Evaluation) -> str:
+    """Say why another way with a higher number is not recommended; empty if there is none."""
+    best = evaluation.recommended
+    averages = {name: row.average for name, row in evaluation.rows.items() if name in TITLES}
+    first = max(averages, key=averages.__getitem__)
+    if first == best.choice or round(averages[first], 1) <= round(best.average, 1):
+        return ""
+    if first in evaluation.beyond_limits:
+        reason = "it exceeds the limits"
+    elif first in evaluation.tied:
+        reason = "the difference is within a standard error between the domains"
+    else:
+        reason = "it is not clearly better on the training domains, which decide"
+    return f"{TITLES[first]} has {averages[first]:.1f} %, but {reason}."

@@ -1,0 +1,202 @@
+"""Heads for deployment: trained on all domains, for columns of some models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combining.adaptation import (
+    STANDARDISED,
+    ImageWeights,
+    pool_for_target,
+    standardise,
+    weigh_images,
+    with_standardised_heads,
+)
+from oodzoo.combining.heads import Heads, Pool, choose_pool
+from oodzoo.combining.pool import Limits
+from oodzoo.combining.predictions import TRAINED, Head, find_zero_shot, fit_kind, pool_columns
+from oodzoo.core.backend import to_numpy
+from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.extraction.target import Target
+from oodzoo.linear.heads.adaptive import AdaptiveHead, weighted_mean_and_std
+from oodzoo.linear.heads.classes import require_classes_for
+from oodzoo.linear.heads.kinds import fit_head_of
+from oodzoo.linear.heads.linear import LinearHead
+
+C_OF_A_POOL = 1.0
+"""Stands for the inverse regularisation strength of a pool, which has several."""
+
+
+@dataclass(frozen=True)
+class FinalHead:
+    """A linear head of columns of some models.
+
+    Attributes
+    ----------
+    columns : Columns
+    head : LinearHead
+    weights : dict of str to float
+        Weight of each model in a pool; empty for other heads.
+    adaptive : AdaptiveHead, optional
+        Head of the same columns that adapts to the images of a domain.
+    """
+
+    columns: Columns
+    head: LinearHead
+    weights: dict[str, float] = field(default_factory=dict)
+    adaptive: AdaptiveHead | None = None
+
+
+def fit_columns(source: FeatureSource, columns: Columns) -> FinalHead:
+    """Fit one head of columns."""
+    samples = columns.samples(source, source.domains)
+    groups = groups_of(source, source.domains)
+    kind, n_outputs = source.task.kind, len(source.classes)
+    return FinalHead(columns, fit_head_of(kind, samples, n_outputs, groups=groups))
+
+
+def fit_pool(
+    source: FeatureSource,
+    heads: Heads,
+    limits: Limits | None = None,
+    *,
+    given: Mapping[Head, LinearHead] | None = None,
+    device: str | None = None,
+) -> FinalHead:
+    """Fit a pool, and for classes, with the same models, one that adapts to images of a domain.
+
+    `given` are heads that are trained already, on all domains: those of fine-tuned models. The
+    features of such a model have seen the labels of all domains, so no other head is fitted to
+    them.
+    """
+    given = given or {}
+    pool = choose_pool(heads, limits)
+    columns = pool_columns(source, pool.models)
+    base = _fit_members(source, heads, pool.members, columns, None, pool.weights, given)
+    frozen = [model for model in pool.models if model not in {head.model for head in given}]
+    if not source.task.is_classification or not frozen:
+        return FinalHead(columns, base, _weights(pool))
+    weights = weigh_images([np.exp(each) for each in pool.out_of_fold], heads.labels)
+    known = {head: p for head, p in heads.candidates.items() if head.model in pool.models}
+    candidates = with_standardised_heads(
+        source, replace(heads, candidates=known), frozen, weights, device=device
+    )
+    chosen = choose_pool(candidates)
+    adaptive = _adaptive(source, candidates, chosen, columns, base, weights, given)
+    return FinalHead(columns, base, _weights(pool), adaptive)
+
+
+def fit_pool_for_target(
+    source: FeatureSource,
+    heads: Heads,
+    target: Target,
+    limits: Limits | None = None,
+    *,
+    device: str | None = None,
+) -> FinalHead:
+    """Fit a pool for a target of which there are unlabelled images."""
+    require_classes_for(source.task, "a pool that adapts to a target")
+
+    def features(model: str) -> NDArray[np.float32]:
+        columns = pool_columns(source, [model])
+        blocks = [columns.of(model, to_numpy(block)) for block in target.blocks(model)]
+        return np.concatenate(blocks).astype(np.float32, copy=False)
+
+    plain = choose_pool(heads, limits)
+    columns = pool_columns(source, plain.models)
+    base = _fit_members(source, heads, plain.members, columns, None, plain.weights)
+    together = np.concatenate([features(model) for model in plain.models], axis=1)
+    plain = replace(plain, test=np.log(np.maximum(base.probabilities(together), 1e-30)))
+    found = pool_for_target(source, heads, plain, features, limits, device=device)
+    models = tuple(dict.fromkeys([*found.pool.models, *plain.models]))
+    every = pool_columns(source, models)
+    base = _fit_members(source, heads, plain.members, every, None, plain.weights)
+    adaptive = _adaptive(source, found.heads, found.pool, every, base, found.weights)
+    weights = found.weights.target
+    if weights is None:
+        raise ValueError("the images of the target have no weights")
+    moments = [weighted_mean_and_std(features(model), weights) for model in models]
+    mean, std = (np.concatenate(parts) for parts in zip(*moments, strict=True))
+    return FinalHead(every, adaptive.for_domain(mean, std), _weights(found.pool), adaptive)
+
+
+def _weights(pool: Pool) -> dict[str, float]:
+    """The weight of each model, the sum over its heads in a pool."""
+    shares = dict.fromkeys(pool.models, 0.0)
+    for head, weight in zip(pool.members, pool.weights, strict=True):
+        shares[head.model] += weight
+    return shares
+
+
+def _adaptive(
+    source: FeatureSource,
+    heads: Heads,
+    pool: Pool,
+    columns: Columns,
+    base: LinearHead,
+    weights: ImageWeights,
+    given: Mapping[Head, LinearHead] | None = None,
+) -> AdaptiveHead:
+    """The heads of a pool as one that adapts; the plain and the standardised ones add up."""
+    shares = dict(zip(pool.members, pool.weights, strict=True))
+    plain = {head: share for head, share in shares.items() if head.kind != STANDARDISED}
+    standardised = {head: share for head, share in shares.items() if head.kind == STANDARDISED}
+    return AdaptiveHead(
+        _fit_members(source, heads, list(plain), columns, None, list(plain.values()), given),
+        _fit_members(
+            source, heads, list(standardised), columns, weights, list(standardised.values())
+        ),
+        weights.confusion,
+        base,
+    )
+
+
+def _fit_members(
+    source: FeatureSource,
+    heads: Heads,
+    members: Sequence[Head],
+    columns: Columns,
+    weights: ImageWeights | None,
+    shares: Sequence[float],
+    given: Mapping[Head, LinearHead] | None = None,
+) -> LinearHead:
+    """Fit some heads of a pool on all domains, and add them up as one head, with their shares.
+
+    Heads that are given are not fitted.
+    """
+    n_outputs = len(source.classes)
+    starts = _starts(columns)
+    total, bias = np.zeros((n_outputs, len(columns))), np.zeros(n_outputs)
+    fitted: dict[tuple[str, str, int], LinearHead] = {}
+    for head, share in zip(members, shares, strict=True):
+        key = head.model, head.kind, heads.candidates[head].setting
+        if key not in fitted:
+            fitted[key] = (given or {}).get(head) or _fit_member(source, heads, head, weights)
+        start, each = starts[head.model], fitted[key]
+        total[:, start : start + each.weights.shape[1]] += share * each.weights
+        bias += share * each.bias
+    return LinearHead(total, bias, C_OF_A_POOL, source.task.kind)
+
+
+def _fit_member(
+    source: FeatureSource, heads: Heads, head: Head, weights: ImageWeights | None
+) -> LinearHead:
+    samples = pool_columns(source, [head.model]).samples(source, source.domains)
+    if weights is not None:
+        samples = standardise(samples, weights.labelled)
+    kind = TRAINED if head.kind == STANDARDISED else head.kind
+    setting = heads.candidates[head].setting
+    zero_shot = find_zero_shot(source, head.model)
+    n_outputs = len(source.classes)
+    return fit_kind(source.task.kind, kind, samples, n_outputs, setting, zero_shot)
+
+
+def _starts(columns: Columns) -> Mapping[str, int]:
+    """The first column of each model among the concatenated ones."""
+    sizes = [len(part) for part in columns.by_model.values()]
+    return dict(zip(columns.by_model, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))

@@ -1,0 +1,260 @@
+"""Predictions of heads for samples that they were not trained on.
+
+For a test domain, two kinds of predictions of the training domains say how good a head is:
+
+- those of *left-out domains*, by heads of the other training domains: they see the shift to another
+  domain, but the heads are trained on fewer domains, and a few domains say little;
+- those *within* the domains, by cross-validation: the heads are trained on all domains, like the
+  final one, and the estimate varies little, but it does not see any shift.
+
+How far the test domain is from the others is unknown. A model therefore has several heads in a
+pool, which differ in their regularisation: it has the highest quality
+(:mod:`oodzoo.linear.heads.outputs`) for samples of which a *share* comes from a domain as far away
+as the training domains are from each other, and the rest from these domains. A head that is used
+alone has the share ½.
+
+A head of the training domains predicts the test domain. The test domain has no influence on
+anything else.
+
+Where a model has class embeddings (:mod:`oodzoo.zoo.model`), it has two more kinds of heads in a
+pool: the zero-shot head, which is not trained, and heads that start from it
+(:mod:`oodzoo.linear.heads.zero_shot`). A zero-shot head is linear in features of unit length. All
+heads of a pool are added up as one linear head, so all heads of such a model act on features of
+unit length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.extraction.columns import Columns, Samples
+from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.linear.heads.groups import Groups
+from oodzoo.linear.heads.kinds import PATHS, ByDomain, HeadPath, split_without
+from oodzoo.linear.heads.left_out import predict_splits_by
+from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.linear.heads.paths import C_GRID
+from oodzoo.linear.heads.ridge import SETTINGS
+from oodzoo.linear.heads.zero_shot import (
+    fit_from_zero_shot,
+    left_out_from_zero_shot,
+    left_out_zero_shot,
+    zero_shot_head,
+)
+from oodzoo.tasks import Kind
+
+
+def find_zero_shot(source: FeatureSource, model: str) -> LinearHead | None:
+    """Return the zero-shot head of a model, of features of unit length; None without one."""
+    found = source.class_embeddings(model)
+    return None if found is None else zero_shot_head(found.embeddings, found.scale, found.bias)
+
+
+def pool_columns(source: FeatureSource, models: Sequence[str]) -> Columns:
+    """All features of models, as the heads of a pool take them."""
+    normalised = [model for model in models if source.class_embeddings(model) is not None]
+    return replace(Columns.all_of(source, models), normalised=frozenset(normalised))
+
+
+SHARES = (0.0, 0.5, 1.0)
+"""Weights of left-out domains in the choice of heads and pools; the rest is within the domains."""
+
+ALONE = 0.5
+"""The share of a head that is used alone."""
+
+TRAINED, ZERO_SHOT, FROM_ZERO_SHOT = "trained", "zero_shot", "from_zero_shot"
+"""Kinds of heads; the last two are those of a model with class embeddings."""
+
+Outputs = NDArray[Any]
+"""Log-probabilities, numbers or log-odds, see :mod:`oodzoo.linear.heads.outputs`."""
+
+
+class Head(NamedTuple):
+    """A head of a model.
+
+    Attributes
+    ----------
+    model, kind : str
+    share : float
+        Weight of left-out domains in the choice of its regularisation.
+    """
+
+    model: str
+    kind: str = TRAINED
+    share: float = ALONE
+
+
+@dataclass(frozen=True)
+class HeadPredictions:
+    """Predictions of one head.
+
+    Attributes
+    ----------
+    setting : int
+        Position of its regularisation among those tried.
+    out_of_fold : list of arrays (n, C)
+        Outputs for the samples of each training domain, by heads trained without it.
+    within : list of arrays (n, C), optional
+        Outputs for the same samples, by cross-validation within the training domains; None if it
+        was not done.
+    test : array (n, C), optional
+        Outputs for the test domain, by the head trained on all training domains.
+    """
+
+    setting: int
+    out_of_fold: list[Outputs]
+    within: list[Outputs] | None = None
+    test: Outputs | None = None
+
+
+def _path(kind: Kind, name: str, zero_shot: LinearHead | None) -> HeadPath:
+    """Return a kind of head; the zero-shot head is that of the model."""
+    if name == TRAINED or zero_shot is None:
+        return PATHS[kind]
+    if name == ZERO_SHOT:
+        left_out = partial(left_out_zero_shot, zero_shot=zero_shot)
+        return HeadPath(partial(predict_splits_by, left_out), left_out, lambda *_: zero_shot)
+    left_out = partial(left_out_from_zero_shot, zero_shot=zero_shot)
+    return HeadPath(
+        partial(predict_splits_by, left_out),
+        left_out,
+        lambda samples, n, at: fit_from_zero_shot(samples, n, C_GRID[at], zero_shot),
+    )
+
+
+def fit_kind(
+    task: Kind,
+    kind: str,
+    samples: Samples,
+    n_outputs: int,
+    setting: int,
+    zero_shot: LinearHead | None = None,
+) -> LinearHead:
+    """Fit a head of a kind with one of its settings; `zero_shot` is that of the model, if any."""
+    return _path(task, kind, zero_shot).fit(samples, n_outputs, setting)
+
+
+ByTest = dict[str | None, HeadPredictions]
+"""Predictions of a head by test domain; None is for no test domain."""
+
+
+def model_predictions(
+    source: FeatureSource, model: str, *, device: str | None = None
+) -> tuple[ByTest, dict[Head, ByTest]]:
+    """Predictions of the head of a model that is used alone, and of its heads in a pool.
+
+    With two domains there is no test domain: one domain cannot be split into training domains.
+    Domains are in the order of the source, without the test domain.
+    """
+    domains = source.domains
+    tests: list[str | None] = [None, *(domains if len(domains) > 2 else ())]
+
+    def read(kind: str, zero_shot: LinearHead | None) -> dict[Head, ByTest]:
+        arrays = _predictions(source, model, kind, device, zero_shot)
+        result: dict[Head, ByTest] = {}
+        for share in SHARES:
+            found = result[Head(model, kind, share)] = {}
+            for number, test in enumerate(tests):
+                sizes = [len(source.labels(domain)) for domain in domains if domain != test]
+                ends, name = np.cumsum(sizes)[:-1], f"{share} {number}"
+                within = arrays.get(f"{name} within")
+                found[test] = HeadPredictions(
+                    int(arrays[f"{name} setting"]),
+                    np.split(arrays[f"{name} out-of-fold"], ends),
+                    None if within is None else np.split(within, ends),
+                    arrays.get(f"{name} test"),
+                )
+        return result
+
+    heads = read(TRAINED, None)
+    alone = heads[Head(model)]
+    if (zero_shot := find_zero_shot(source, model)) is not None:
+        heads = {}
+        for kind in (TRAINED, ZERO_SHOT, FROM_ZERO_SHOT):  # of features of unit length
+            heads |= read(kind, zero_shot)
+    return alone, heads
+
+
+def _predictions(
+    source: FeatureSource,
+    model: str,
+    kind: str,
+    device: str | None,
+    zero_shot: LinearHead | None,
+) -> dict[str, NDArray[Any]]:
+    """The predictions of the heads of one kind with each share, as they are cached.
+
+    With a zero-shot head, they are those of features of unit length.
+    """
+    groups = groups_of(source, source.domains)
+
+    def compute() -> dict[str, NDArray[Any]]:
+        choose = Columns.all_of if zero_shot is None else pool_columns
+        found = predict_left_out(
+            choose(source, [model]).samples(source, source.domains),
+            len(source.classes),
+            source.task.kind,
+            kind,
+            groups=groups,
+            zero_shot=zero_shot,
+            device=device,
+        )
+        arrays: dict[str, NDArray[Any]] = {}
+        for share, predictions in found.items():
+            for number, each in enumerate(predictions):
+                name = f"{share} {number}"
+                arrays[f"{name} setting"] = np.array(each.setting)
+                arrays[f"{name} out-of-fold"] = np.concatenate(each.out_of_fold)
+                if each.within is not None:
+                    arrays[f"{name} within"] = np.concatenate(each.within)
+                if each.test is not None:
+                    arrays[f"{name} test"] = each.test
+        return arrays
+
+    settings = f"{kind} {C_GRID} {SETTINGS} {SHARES}"
+    if any(group is not None for group in groups):
+        settings += f" {json.dumps(groups)}"
+    if zero_shot is not None:
+        settings += f" unit length, {zero_shot.digest}"
+    return source.cached("heads", [model], compute, settings=settings)
+
+
+def predict_left_out(
+    samples: Samples,
+    n_outputs: int,
+    task: Kind,
+    kind: str = TRAINED,
+    *,
+    groups: Groups | None = None,
+    zero_shot: LinearHead | None = None,
+    device: str | None = None,
+) -> dict[float, list[HeadPredictions]]:
+    """Predictions without a test domain, then for each domain as the test domain, by share.
+
+    `samples` are of domains numbered from 0; groups are kept whole by the cross-validation within
+    the domains. A head trained without two domains serves both.
+    """
+    numbers = np.unique(samples.domains).tolist()
+    tests = [None, *(numbers if len(numbers) > 2 else ())]
+    splits = [split_without(task, samples, groups, test) for test in tests]
+    found = _path(task, kind, zero_shot).predict(samples, n_outputs, splits, device=device)
+    result: dict[float, list[HeadPredictions]] = {share: [] for share in SHARES}
+    for test, split, outputs in zip(tests, splits, found, strict=True):
+        each = ByDomain.of(samples, split, outputs)
+        for share, at in zip(SHARES, each.best_settings(task, SHARES), strict=True):
+            result[share].append(
+                HeadPredictions(
+                    at,
+                    [part[at] for part in each.left_out],
+                    None if each.within is None else [part[at] for part in each.within],
+                    None if test is None else outputs.rest[at],
+                )
+            )
+    return result

@@ -1,0 +1,1 @@
+"""What every room uses: errors, text and numbers, files, threads, array backends, events."""

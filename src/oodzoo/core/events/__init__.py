@@ -1,0 +1,42 @@
+"""Events of long work: progress bars, log files, the record of a run, MLflow and TensorBoard."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from oodzoo.core.events.listener import Events, Listener, Listeners, Log, Progress
+from oodzoo.core.events.notebook import NotebookProgress
+from oodzoo.core.events.stage import Stage, extent, or_notebook
+
+if TYPE_CHECKING:
+    from oodzoo.core.events.log_file import LogFile
+    from oodzoo.core.events.tracking import MLflowListener, TensorBoardListener
+
+__all__ = [
+    "Events",
+    "Listener",
+    "Listeners",
+    "Log",
+    "LogFile",
+    "MLflowListener",
+    "NotebookProgress",
+    "Progress",
+    "Stage",
+    "TensorBoardListener",
+    "extent",
+    "or_notebook",
+]
+
+# Imported when first used: most work has none of them, and `oodzoo --help` stays fast.
+_HOME = {
+    "LogFile": "oodzoo.core.events.log_file",
+    "MLflowListener": "oodzoo.core.events.tracking",
+    "TensorBoardListener": "oodzoo.core.events.tracking",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'oodzoo.core.events' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,6 +1,0 @@
-"""Domains that are proposed, not given: by columns of metadata or clusters of features."""
-
-from oodzoo.domains.proposing import propose_domains, use_domains
-from oodzoo.domains.result import DomainProposals, Sensitivity
-
-__all__ = ["DomainProposals", "Sensitivity", "propose_domains", "use_domains"]

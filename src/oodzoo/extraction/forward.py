@@ -1,0 +1,192 @@
+"""Forward passes of models over decoded images, batch by batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from oodzoo.core.errors import InputError
+from oodzoo.core.threads import Prefetch
+from oodzoo.zoo.model import (
+    Collected,
+    Model,
+    Outputs,
+    Pixels,
+    collect_together,
+    launch_together,
+)
+
+Tag = TypeVar("Tag")
+Item = TypeVar("Item")
+Batches = Generator[Any, None, None] | Prefetch[Any]
+
+
+@dataclass(frozen=True)
+class Job(Generic[Tag]):
+    """Models of one network and the images to run them on; the tag is for the caller."""
+
+    tag: Tag
+    models: Sequence[Model]
+    pixels: Pixels
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class JobResult(Generic[Tag]):
+    """Outputs of a finished job, or the error that it raised."""
+
+    job: Job[Tag]
+    outputs: list[Outputs] | None
+    """Outputs of each model of the job."""
+    error: Exception | None
+    seconds: float
+    """Time spent starting the forward passes and waiting for them."""
+    batch_size: int
+    """The batch size that fitted into the memory of the device."""
+    shares: list[float] = field(default_factory=list)
+    """Share of the time after which the outputs of each model were there."""
+    fastest: float | None = None
+    """Seconds per image of the fastest batch on the device, if that measures them."""
+
+    def seconds_of(self, at: int) -> float:
+        """Time up to the outputs of one of the models."""
+        return self.seconds * self.shares[at]
+
+
+def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[JobResult[Tag]]:
+    """Run jobs one after another and yield their results in order.
+
+    Batches for a GPU are prepared in the background, and each job is launched before the previous
+    one is collected, so that the GPU is never idle.
+    """
+    prepared = ((job, _prepare(job, job.batch_size)) for job in jobs)
+    with closing(_one_ahead(prepared, discard=lambda item: item[1].close())) as ahead:
+        for result, launched in _one_ahead(_launch(*item) for item in ahead):
+            yield _collect(result, launched)
+
+
+def _one_ahead(
+    items: Iterable[Item], discard: Callable[[Item], None] = lambda _: None
+) -> Generator[Item, None, None]:
+    """Yield each item after the next one has been made; discard those that are not used.
+
+    If making an item fails, the one before it is still yielded before the error is raised.
+    """
+    waiting: list[Item] = []
+    failure: Exception | None = None
+    try:
+        try:
+            for item in items:
+                waiting.append(item)
+                if len(waiting) > 1:
+                    yield waiting.pop(0)
+        except Exception as error:
+            failure = error
+        while waiting:
+            yield waiting.pop()
+        if failure is not None:
+            raise failure
+    finally:
+        for item in waiting:
+            discard(item)
+
+
+def _launch(job: Job[Tag], batches: Batches) -> tuple[JobResult[Tag], list[Any]]:
+    """Start all batches; halve the batch size while the device runs out of memory."""
+    started = time.perf_counter()
+    batch_size = job.batch_size
+    while True:
+        launched, problem = [], None
+        try:
+            launched = [launch_together(job.models, batch) for batch in batches]
+        except Exception as error:
+            problem = error
+            batches.close()
+        if type(problem).__name__ != "OutOfMemoryError" or batch_size == 1:
+            seconds = time.perf_counter() - started
+            return JobResult(job, None, problem, seconds, batch_size), launched
+        batch_size //= 2
+        batches = _prepare(job, batch_size)
+
+
+def _collect(result: JobResult[Tag], launched: list[Any]) -> JobResult[Tag]:
+    """Wait for the outputs of a launched job."""
+    if result.error is not None:
+        return result
+    started = time.perf_counter()
+    models = result.job.models
+    try:
+        batches = [collect_together(models, batch) for batch in launched]
+        outputs = [
+            _concatenate([batch.outputs[at] for batch in batches], model)
+            for at, model in enumerate(models)
+        ]
+        for each, model in zip(outputs, models, strict=True):
+            _require_shapes(each, model, len(result.job.pixels))
+        shares = _typical_shares(batches, len(models))
+        result = replace(result, outputs=outputs, shares=shares, fastest=_fastest(batches))
+    except Exception as error:
+        result = replace(result, error=error)
+    return replace(result, seconds=result.seconds + time.perf_counter() - started)
+
+
+def _typical_shares(batches: list[Collected], n_models: int) -> list[float]:
+    """The median over the batches: the first one may be slower at the start."""
+    if not batches:
+        return [1.0] * n_models
+    return [float(each) for each in np.median([batch.shares for batch in batches], axis=0)]
+
+
+def _fastest(batches: list[Collected]) -> float | None:
+    pairs = [(each.seconds, len(each.outputs[0].features)) for each in batches]
+    return min((seconds / n for seconds, n in pairs if seconds is not None and n), default=None)
+
+
+def _require_shapes(outputs: Outputs, model: Model, n: int) -> None:
+    """Reject outputs that do not have one row of the expected width per image."""
+    info = model.info
+    for name, values, width in (
+        ("features", outputs.features, info.feature_dim),
+        ("logits", outputs.logits, info.n_logits),
+    ):
+        if values is not None and values.shape != (n, width):
+            raise InputError(
+                f"model {info.name!r} returned {name} of shape {values.shape} for {n} images; "
+                f"expected {(n, width)}"
+            )
+
+
+def require_finite(outputs: Outputs, model: Model, paths: Sequence[str]) -> None:
+    """Reject NaN and infinite values, naming the first image that causes them."""
+    for name, values in (("features", outputs.features), ("logits", outputs.logits)):
+        if values is not None and not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+            raise InputError(
+                f"model {model.info.name!r} returned NaN or infinite {name} for {paths[row]!r}"
+            )
+
+
+def _prepare(job: Job[Any], batch_size: int) -> Batches:
+    """Prepare the batches of a job, in the background if the model does not run on the CPU."""
+    starts = range(0, len(job.pixels), batch_size)
+    batches = [(job.pixels[start : start + batch_size],) for start in starts]
+    model = job.models[0]
+    if model.on_cpu:
+        return (model.prepare(*batch) for batch in batches)
+    return Prefetch(model.prepare, batches, n_threads=2, ahead=3)
+
+
+def _concatenate(parts: list[Outputs], model: Model) -> Outputs:
+    info = model.info
+    if not parts:
+        logits = None if info.n_logits is None else np.empty((0, info.n_logits), np.float32)
+        return Outputs(np.empty((0, info.feature_dim), np.float32), logits)
+    features = np.concatenate([part.features for part in parts])
+    if info.n_logits is None:
+        return Outputs(features, None)
+    return Outputs(features, np.concatenate([p.logits for p in parts if p.logits is not None]))

@@ -1,0 +1,131 @@
+"""Time of a forward pass of each model, kept in the store with the location of the model.
+
+The time must not depend on what else the machine does, or it would differ between runs:
+
+- **On the CPU**, it is the CPU time of one thread, the least of a few passes after the extraction.
+  With several threads, those that wait for others compute nothing and yet use CPU time, the more
+  the busier the machine is.
+- **On a GPU**, it is the time on the device of the fastest batch of the extraction. A single image
+  would hardly use it.
+- Of other models, such as Python functions, it is the wall time of the fastest shard.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oodzoo.core.threads import thread_seconds
+from oodzoo.extraction.config import Extraction, PassTime, Timing
+from oodzoo.extraction.progress import ExtractionProgress
+from oodzoo.store.local import read_local, update_local
+from oodzoo.zoo import Model, ModelSpec
+from oodzoo.zoo.model import Pixels, collect_together, launch_together
+
+PASSES = 4
+"""Passes that are timed, fewer if they are slow."""
+
+SHORTEST_PASS = 0.005
+"""Seconds of a pass; it has several images if a single one is faster."""
+
+MOST_IMAGES = 16
+
+LONGEST = 1.0
+"""Seconds of all passes, after which no more than two are made."""
+
+
+def time_passes(models: Sequence[Model], text: str | None = None) -> list[float]:
+    """Return the milliseconds per image of models of one network on one thread of the CPU.
+
+    The images are black; models of text are run on `text`.
+    """
+    first = models[0]
+    found: list[list[float]] = []
+    n, total = 1, 0.0
+    with first.one_thread():
+        while len(found) < PASSES and (len(found) < 2 or total < LONGEST):
+            images = [text] * n if text is not None else _black(first, n)
+            start = thread_seconds()
+            launched = launch_together(models, first.prepare(images))
+            shares = collect_together(models, launched).shares
+            seconds = thread_seconds() - start
+            computed = -(-n // first.batch) * first.batch
+            found.append([1000 * seconds / computed * share for share in shares])
+            total += seconds
+            n = max(1, min(MOST_IMAGES, int(SHORTEST_PASS * n / max(seconds, 1e-6))))
+    return [min(times) for times in zip(*found, strict=True)]
+
+
+def _black(model: Model, n: int) -> Pixels:
+    return np.zeros((n, *model.info.preprocessing.geometry.crop, 3), np.uint8)
+
+
+@cache
+def how_on_cpu() -> str:
+    """Say how a model is timed on this processor."""
+    name = platform.processor() or platform.machine()
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        name = next((line.partition(":")[2] for line in lines if line[:10] == "model name"), name)
+    return f"CPU time of one thread, least of a few passes ({name.strip()})"
+
+
+@cache
+def how_on_device(device: str, *, by_batch: bool) -> str:
+    """Say how a model is timed on another device."""
+    if not by_batch:
+        return f"wall time, least of the shards ({device})"
+    name = import_module("torch").cuda.get_device_name(device)
+    return f"time of the GPU, least of the batches ({name})"
+
+
+class Timings:
+    """Adds the timings of an extraction to those of earlier ones.
+
+    Several processes may do so for the same store; each adds what is new since it last did.
+    """
+
+    def __init__(self, path: Path, extraction: Extraction, progress: ExtractionProgress) -> None:
+        self._path = path
+        self._extraction = extraction
+        self._progress = progress
+        self._saved: dict[str, Timing] = {}
+
+    def known(self, model: str) -> Timing:
+        """Return what a model has taken in all extractions into this store."""
+        facts, new = read_local(self._path, model), self._new(model)
+        return Timing(facts.get("images", 0) + new.images, facts.get("seconds", 0) + new.seconds)
+
+    def save(self, model: str, member: ModelSpec | Model) -> None:
+        """Write the timing of a model, if it has run, and its location."""
+        known_facts = read_local(self._path, model)
+        facts: dict[str, Any] = {}
+        if isinstance(member, ModelSpec):
+            facts |= {"source": member.source, "folder": str(member.folder.resolve())}
+        if self._new(model).images:
+            known = self.known(model)
+            facts |= {"seconds": known.seconds, "images": known.images}
+            self._saved[model] = replace(self._extraction.timings[model])
+        if (found := self._extraction.pass_times.get(model)) is not None:
+            earlier = None
+            if (milliseconds := known_facts.get("milliseconds_per_image")) is not None:
+                earlier = PassTime(milliseconds, known_facts.get("measured", ""))
+            found = found.after(earlier)
+            facts |= {"milliseconds_per_image": found.milliseconds, "measured": found.measured}
+            if found != earlier:
+                self._progress.measured(model, found.milliseconds)
+        if known_facts | facts != known_facts:  # other processes may write it, too
+            update_local(self._path, model, facts)
+
+    def _new(self, model: str) -> Timing:
+        now = self._extraction.timings.get(model, Timing())
+        before = self._saved.get(model, Timing())
+        return Timing(now.images - before.images, now.seconds - before.seconds)

@@ -1,0 +1,1 @@
+"""Mathematics of linear models: moments, evidence, heads, spike and slab."""

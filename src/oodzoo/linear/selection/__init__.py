@@ -1,0 +1,1 @@
+"""Spike-and-slab selection of features."""

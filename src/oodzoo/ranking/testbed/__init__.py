@@ -1,0 +1,22 @@
+"""Test beds: agreement of scores with the accuracy of models on test domains."""
+
+from oodzoo.ranking.testbed.agreement import Agreement
+from oodzoo.ranking.testbed.bed import Column, ScoreResult, TestBed, judge
+from oodzoo.ranking.testbed.comparison import Comparison, Means, compare
+from oodzoo.ranking.testbed.results import load, save
+from oodzoo.ranking.testbed.runner import paper, run
+
+__all__ = [
+    "Agreement",
+    "Column",
+    "Comparison",
+    "Means",
+    "ScoreResult",
+    "TestBed",
+    "compare",
+    "judge",
+    "load",
+    "paper",
+    "run",
+    "save",
+]
