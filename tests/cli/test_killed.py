@@ -38,7 +38,13 @@ MEASURED = ("seconds", "milliseconds", "pareto_optimal", "reused", "digest")
 
 @pytest.fixture(scope="module")
 def kill() -> Iterator[Children]:
-    own = ("pipeline", "predictor.fitting", "report.figures", "testbed.external", "zoo.onnx")
+    own = (
+        "pipeline",
+        "predictor.fitting",
+        "report.figures",
+        "ranking.testbed.external",
+        "zoo.onnx",
+    )
     others = ("onnxruntime", "safetensors.numpy", "sklearn.cluster", "sklearn.mixture")
     named = (f"oodzoo.{name}" for name in own)
     with children("tests.cli.commands", *named, *others) as started:
