@@ -1,4 +1,4 @@
-"""Logistic regressions, one at a time and in batches, against the written objective."""
+"""Logistic regressions, one at a time, in batches and as heads, against the written objective."""
 
 from __future__ import annotations
 
@@ -6,107 +6,151 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.oracles.logistic import direction, minimum, objective
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.heads.planted import planted
+from tests.oracles.logistic import minimum, objective
 
-from oodzoo.linear.heads import logistic
+from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.batched import Batch, minimise_batch
-from oodzoo.linear.heads.logistic import Dual, Matrix, Memory, Primal, gradient_at_zero, minimise
+from oodzoo.linear.heads.linear import TOLERANCE, LinearHead, fit_head
+from oodzoo.linear.heads.paths import C_GRID
 
-N, D, C = 40, 12, 0.1
+
+def standardised(samples: Samples) -> NDArray[np.float64]:
+    features = samples.features.astype(np.float64)
+    std = features.std(axis=0)
+    result: NDArray[np.float64] = (features - features.mean(axis=0)) / np.where(std > 0, std, 1)
+    return result
 
 
-@pytest.fixture
-def data() -> tuple[Matrix, Matrix]:
+def in_standard_units(head: LinearHead, samples: Samples) -> NDArray[Any]:
+    features = samples.features.astype(np.float64)
+    weights = head.weights * features.std(axis=0)
+    bias = head.bias + head.weights @ features.mean(axis=0)
+    return np.column_stack([weights, bias - bias.mean()])  # a shift of all biases changes nothing
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.sampled_from([(60, 5), (30, 80), (40, 1), (24, 24)]),
+    n_classes=st.integers(2, 4),
+    C=st.sampled_from([1e-4, 1e-2, 0.3]),
+    seed=st.integers(0, 99),
+)
+def test_minimises_the_written_objective(
+    shape: tuple[int, int], n_classes: int, C: float, seed: int
+) -> None:
+    samples = planted(*shape, n_classes, 2, seed)
+    head = fit_head(samples, n_classes, C=C)
+    X, y = standardised(samples), samples.labels
+    best = minimum(X, y, C, n_classes)
+    found = in_standard_units(head, samples)
+    # J bends by 1/C at least: where its gradient is small, so is what can be gained, and the way.
+    at_zero = (1 / n_classes - np.eye(n_classes)[y]).T @ np.column_stack([X, np.ones(len(X))])
+    gradient = TOLERANCE * np.linalg.norm(at_zero)
+    least = objective(best[:, :-1], best[:, -1], X, y, C)
+    reached = objective(found[:, :-1], found[:, -1], X, y, C)
+    # The penalty bounds the curvature of the weights from below, not that of the bias: hence the 4.
+    assert reached <= least + 4 * C * gradient**2 + 1e-4 * least
+    assert np.linalg.norm(found[:, :-1] - best[:, :-1]) <= 4 * C * gradient + 1e-3
+
+
+@pytest.mark.parametrize(("n", "d"), [(90, 8), (60, 100)])
+def test_strength_is_that_of_leaving_domains_out(n: int, d: int) -> None:
+    samples = planted(n, d, 3, 3, seed=5)
+    X = standardised(samples)
+    values = []
+    for C in C_GRID:
+        right, likelihood = [], []
+        for domain in range(3):
+            train = samples.domains != domain
+            both = minimum(X[train], samples.labels[train], C, 3)
+            outputs, labels = X[~train] @ both[:, :-1].T + both[:, -1], samples.labels[~train]
+            probabilities = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
+            right.append(np.mean(outputs.argmax(axis=1) == labels))
+            likelihood.append(np.mean(np.log(probabilities[np.arange(len(labels)), labels])))
+        values.append((float(np.mean(right)), float(np.mean(likelihood))))
+    best = max(accuracy for accuracy, _ in values)
+    least = best - np.sqrt(best * (1 - best) / n) - 1e-9
+    good = {v: s for v, s in zip(values, C_GRID, strict=True) if v[0] >= least}
+    chosen = fit_head(samples, 3).C
+    assert chosen == good[max(good, key=lambda value: value[1])]
+
+
+def test_odd_samples() -> None:
+    """Constant features, classes without samples, and nothing to choose the penalty by."""
+    samples = Samples(np.ones((4, 3), np.float32), np.array([0, 0, 0, 1]), np.arange(4) // 2)
+    probabilities = fit_head(samples, 2, C=1.0).probabilities(samples.features)
+    np.testing.assert_allclose(probabilities, np.tile([0.75, 0.25], (4, 1)), atol=1e-3)
+    samples = planted(40, 5, 2, 2)
+    samples.features[:, 2] = 0.1
+    head = fit_head(samples, 4)
+    probabilities = head.probabilities(samples.features)
+    assert not head.weights[:, 2].any()
+    assert not probabilities[:, 2:].any()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    alone = Samples(np.eye(3, dtype=np.float32), np.arange(3), np.zeros(3, np.int64))
+    assert C_GRID[0] == fit_head(alone, 3).C
+
+
+def test_folds_of_a_single_domain_keep_groups_whole() -> None:
+    """Copies of samples in other folds would make the weakest penalty look best."""
     rng = np.random.default_rng(0)
-    labels = np.arange(N) % 3
-    return rng.normal(size=(N, D)) + np.eye(3, D)[labels], np.eye(3)[labels].T
+    labels = np.tile([0, 1], 20)
+    features = rng.normal(size=(40, 30)) + 0.3 * labels[:, None]
+    samples = Samples(
+        np.repeat(features, 5, axis=0).astype(np.float32),
+        np.repeat(labels, 5),
+        np.zeros(200, np.int64),
+    )
+    groups = np.repeat(np.arange(40), 5).tolist()
+    alone = Samples(features.astype(np.float32), labels, np.zeros(40, np.int64))
+    assert C_GRID[-1] == fit_head(samples, 2).C
+    assert C_GRID[-1] > fit_head(samples, 2, groups=groups).C
+    assert fit_head(alone, 2, groups=[None] * 40).C == fit_head(alone, 2).C
 
 
-def solve(form: Primal | Dual, targets: Matrix, tol: float = 1e-8, max_iter: int = 1000) -> Matrix:
-    start = np.zeros((len(targets), form.size + 1))
-    return minimise(form, targets, C, start, tol * gradient_at_zero(form, targets), max_iter)
-
-
-def test_both_forms_find_the_minimum(data: tuple[Matrix, Matrix]) -> None:
-    Z, targets = data
-    labels = targets.argmax(axis=0)
-    best = minimum(Z, labels, C, 3)
-    primal, dual = solve(Primal(Z), targets), solve(Dual(Z @ Z.T), targets)
-    for weights, bias in ((primal[:, :-1], primal[:, -1]), (dual[:, :-1] @ Z, dual[:, -1])):
-        np.testing.assert_allclose(weights, best[:, :-1], atol=1e-5)
-        assert objective(weights, bias, Z, labels, C) == pytest.approx(
-            objective(best[:, :-1], best[:, -1], Z, labels, C)
-        )
-
-
-def test_samples_without_a_class_are_ignored(data: tuple[Matrix, Matrix]) -> None:
-    Z, targets = data
-    some = targets * (np.arange(N) < 30)
+def test_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where features are too many to be copied, all is done in float32 on all rows."""
+    samples = planted(80, 6, 3, 3)
+    copied = fit_head(samples, 3)
+    monkeypatch.setattr("oodzoo.linear.heads.linear._COPY_BYTES", 0)
+    found = fit_head(samples, 3)
+    assert found.C == copied.C
     np.testing.assert_allclose(
-        solve(Primal(Z), some), solve(Primal(Z[:30]), targets[:, :30]), atol=1e-6
+        found.probabilities(samples.features), copied.probabilities(samples.features), atol=2e-3
     )
 
 
-def test_tolerance_and_iterations_are_limits(data: tuple[Matrix, Matrix]) -> None:
-    Z, targets = data
-    assert not solve(Primal(Z), targets, max_iter=0).any()
-    assert not solve(Primal(Z), targets, tol=1.0).any()
-    exact, loose = solve(Primal(Z), targets), solve(Primal(Z), targets, tol=0.1)
-    assert 0 < np.abs(exact - loose).max() < 0.5
+GOOD = planted(20, 3, 3, 2)
 
 
-@pytest.mark.parametrize("n_pairs", [1, 3, logistic.MEMORY, logistic.MEMORY + 7])
-@pytest.mark.parametrize("same", [True, False])
-def test_directions_are_those_of_bfgs(n_pairs: int, same: bool) -> None:
-    rng = np.random.default_rng(0)
-    half = rng.normal(size=(6, 6))
-    K = np.eye(6) if same else half @ half.T
-    curvature = np.diag(rng.uniform(0.1, 10, 6))
-    steps = [rng.normal(size=6) for _ in range(n_pairs)]
-    pairs = [(s, np.linalg.solve(K, curvature @ s)) for s in steps]
-
-    def both(vector: Matrix) -> tuple[Matrix, Matrix]:
-        matrix = vector.reshape(2, 3)
-        return matrix, matrix if same else (K @ vector).reshape(2, 3)
-
-    memory = Memory(np.zeros((2, 3)), same)
-    for s, y in pairs:
-        memory.add(*both(s), *both(y))
-    memory.add(*both(steps[0]), *both(-steps[0]))  # the gradient falls: not remembered
-    gradient = rng.normal(size=6)
-    step, step_metric = memory.direction(*both(gradient))
-    expected = direction(gradient, pairs[-logistic.MEMORY :], K)
-    np.testing.assert_allclose(step.ravel(), expected, rtol=1e-7)
-    np.testing.assert_allclose(step_metric.ravel(), K @ expected, rtol=1e-7)
-
-
-@pytest.mark.parametrize("size", [0, 2**22])
-def test_a_transposed_copy_gives_the_same_outputs(
-    size: int, data: tuple[Matrix, Matrix], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("samples", "n_classes", "options", "message"),
+    [
+        (GOOD, 2, {}, "labels of 2 classes must be 0 to 1, got 0 to 2"),
+        (GOOD, 3, {"C": -1.0}, r"C must be one or more numbers above 0, got \[-1.0\]"),
+        (GOOD, 3, {"Cs": ()}, r"C must be one or more numbers above 0, got \[\]"),
+        (GOOD._replace(labels=GOOD.labels[1:]), 3, {}, r"shape \(20, 3\), 19 labels, 20 domains"),
+        (GOOD._replace(features=np.full((20, 3), 1e300)), 3, {}, "the largest value is"),
+        (GOOD._replace(features=np.full((20, 3), 1e-160)), 3, {}, "the largest value is"),
+    ],
+)
+def test_what_cannot_be_fitted(
+    samples: Samples, n_classes: int, options: dict[str, Any], message: str
 ) -> None:
-    monkeypatch.setattr(logistic, "_TRANSPOSED", size)
-    Z, _ = data
-    W = np.random.default_rng(1).normal(size=(3, D + 1))
-    outputs = Primal(Z).outputs(W, W)
-    np.testing.assert_allclose(outputs, W[:, :-1] @ Z.T + W[:, -1:], atol=1e-12)
-    assert outputs.flags.c_contiguous
+    with pytest.raises(InputError, match=message):
+        fit_head(samples, n_classes, **options)
 
 
-def test_directions_in_float32_stay_float32() -> None:
-    """Otherwise all further steps are in float64, which takes twice as long."""
-    rng = np.random.default_rng(0)
-    memory = Memory(np.zeros((2, 3), np.float32), same=True)
-    for _ in range(2):
-        gradient = rng.normal(size=(2, 3)).astype(np.float32)
-        step, _ = memory.direction(gradient, gradient)
-        assert step.dtype == np.float32
-        memory.add(gradient, gradient, gradient, gradient)
+N, D, C, N_CLASSES = 40, 6, 0.1, 3
+CS = (1e-3, 0.1, 3.0)
 
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is an extra")
-
-N, D, N_CLASSES = 40, 6, 3
-CS = (1e-3, 0.1, 3.0)
 
 
 @pytest.fixture
@@ -126,12 +170,6 @@ def batch() -> Batch:
     return Batch(torch, *map(torch.asarray, (features, targets, counts, absent, penalty)))
 
 
-def gradients(batch: Batch, solution: Any) -> Any:
-    """Norms of the gradients (sets, Cs)."""
-    residuals = batch.residuals(batch.absent + batch.outputs(solution))
-    return torch.linalg.norm(batch.gradient(residuals, solution), dim=(2, 3))
-
-
 def test_all_minima(batch: Batch) -> None:
     found = minimise_batch(batch, 1e-9).numpy()
     assert not found[1, :, 1].any()
@@ -146,31 +184,4 @@ def test_all_minima(batch: Batch) -> None:
             bias = solution[classes, -1]
             np.testing.assert_allclose(
                 bias - bias.mean(), best[:, -1] - best[:, -1].mean(), atol=1e-5
-            )
-
-
-def test_each_fit_ends_at_the_tolerance(batch: Batch) -> None:
-    start = torch.zeros((2, 3, N_CLASSES, D + 1), dtype=torch.float64)
-    at_zero = gradients(batch, start)
-    reached = gradients(batch, minimise_batch(batch, 0.01)) / at_zero
-    assert (reached <= 0.01).all()
-    assert (reached > 1e-4).any()
-    assert not minimise_batch(batch, 0.01, max_iter=0).any()
-
-
-def test_a_fit_is_the_same_in_any_batch(batch: Batch) -> None:
-    """A fit that ended takes no part in the steps of the others."""
-    together = minimise_batch(batch, 1e-3)
-    for place in range(2):
-        for at in range(3):
-            alone = Batch(
-                torch,
-                batch.features[place : place + 1],
-                batch.targets[place : place + 1],
-                batch.counts[place : place + 1],
-                batch.absent[place : place + 1],
-                batch.penalty[at : at + 1],
-            )
-            np.testing.assert_allclose(
-                minimise_batch(alone, 1e-3)[0, 0], together[place, at], atol=1e-9
             )

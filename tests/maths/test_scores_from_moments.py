@@ -9,28 +9,16 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import multivariate_normal
 from tests.maths.score_problems import SHAPES, Problem, direct, few, problem, problems
 from tests.oracles import scores as oracle
 
 from oodzoo import InputError, scores
-from oodzoo.core.backend import backend
 from oodzoo.extraction.source import ArraySource
 from oodzoo.linear.moments import domain_moments
 from oodzoo.ranking.scores.compute import compute_score
 from oodzoo.ranking.scores.inputs import as_classes, generator, stratified_folds, stratified_order
-from oodzoo.ranking.scores.statistics import (
-    Discriminant,
-    log_softmax,
-    principal_components,
-    shrink,
-    spectrum,
-    standardise,
-)
-from oodzoo.ranking.scores.stream import LARGEST_OFFSET, Stream
 
 NAMES = [name for name in scores.names() if scores.get(name).from_moments is not None]
-NUMPY = backend()
 every_score = pytest.mark.parametrize("name", NAMES)
 
 
@@ -116,100 +104,7 @@ def test_what_cannot_be_computed() -> None:
         compute_score(source, scores.get("h_score"), "net")
 
 
-# --- features minus their mean --------------------------------------------------------------------
-
-
-def stream_of(X: Any, y: Any, domains: Any) -> tuple[Stream, list[str]]:
-    """A stream, and the domains of which shards were read to make it."""
-    source = ArraySource({"net": X}, y, domains)
-    read: list[str] = []
-
-    def shards(domain: str) -> Any:
-        read.append(domain)
-        return source.shards("net", domain)
-
-    stream = Stream.of(domain_moments(source, "net"), shards)
-    return stream, list(read)
-
-
-@pytest.mark.parametrize(("offset", "reads"), [(0.0, 0), (20.0, 0), (1e3, 4), (1e7, 4)])
-def test_moments_about_the_mean(offset: float, reads: int) -> None:
-    p = problem(80, 5, 3)
-    X = (p.X - p.X.mean(axis=0)) / p.X.std(axis=0) + offset
-    stream, read = stream_of(X, p.y, p.domains)
-    assert len(read) == reads  # the first block, for constant features, and all domains
-    Z = X.astype(np.longdouble) - X.astype(np.longdouble).mean(axis=0)
-    gram, products = (Z.T @ each for each in (Z, np.eye(3)[p.y]))
-    np.testing.assert_allclose(stream.centred.gram, gram.astype(float), rtol=0, atol=1e-10)
-    np.testing.assert_allclose(stream.centred.products, products.astype(float), rtol=0, atol=1e-10)
-    order = np.argsort(p.domains, kind="stable")
-    parts = list(stream.centred_blocks())
-    blocks = np.concatenate([block for block, _ in parts])
-    np.testing.assert_allclose(blocks, Z[order].astype(float), atol=1e-8)
-    assert np.array_equal(np.concatenate([labels for _, labels in parts]), p.y[order])
-
-
-def test_constant_features_and_rounding_of_the_gram_matrix() -> None:
-    p = problem(77, 3, 3)
-    for constant in (0.1, 1e6, -1e40):
-        stream, _ = stream_of(np.insert(p.X, 1, constant, axis=1), p.y, p.domains)
-        assert (stream.centred.gram[1] == 0).all()
-        assert all((X[:, 1] == 0).all() for domain in "012" for X, _ in stream.blocks(domain))
-    p = problem(200, 6, 3)
-    for offset in (0.0, 0.9 * LARGEST_OFFSET):
-        X = (p.X - p.X.mean(axis=0)) / p.X.std(axis=0) + offset
-        stream, read = stream_of(X, p.y, p.domains)
-        assert read == []
-        Z = X.astype(np.longdouble) - X.astype(np.longdouble).mean(axis=0)
-        error = np.abs(stream.centred.gram - (Z.T @ Z)).max() / len(X)
-        assert error < stream.rounding < (1 + offset**2) * 1e-13
-
-
 # --- statistics -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("n", "d", "rank"), [(30, 8, 8), (8, 30, 8), (20, 20, 4), (30, 8, 3)])
-def test_spectrum_and_principal_components(n: int, d: int, rank: int) -> None:
-    rng = np.random.default_rng(7)
-    X = rng.normal(size=(n, rank)) @ rng.normal(size=(rank, d))
-    Y = rng.normal(size=(n, 2))
-    U, singular, _ = np.linalg.svd(X, full_matrices=False)
-    eigenvalues, projected = spectrum(NUMPY, X, Y)
-    assert len(eigenvalues) == rank
-    np.testing.assert_allclose(eigenvalues[::-1], singular[:rank] ** 2, rtol=1e-9)
-    np.testing.assert_allclose(projected[::-1] ** 2, (U[:, :rank].T @ Y) ** 2, atol=1e-9)
-    X = X - X.mean(axis=0)
-    variances, coordinates = principal_components(NUMPY, X)
-    assert (np.diff(variances) <= 0).all()
-    np.testing.assert_allclose((coordinates**2).mean(axis=0), variances, rtol=1e-9)
-    np.testing.assert_allclose(coordinates @ coordinates.T, X @ X.T, atol=1e-9)
-    eigenvalues, projected = spectrum(NUMPY, np.zeros((5, 3)), np.ones((5, 1)))
-    assert (eigenvalues.shape, projected.shape) == ((0,), (0, 1))
-
-
-def test_standardised_features() -> None:
-    rng = np.random.default_rng(7)
-    rounding = 0.1 * (1 + np.finfo(float).eps * (np.arange(50) % 2))
-    found = standardise(NUMPY, np.column_stack([rng.normal(5, 3, size=50), rounding]))
-    np.testing.assert_allclose(found.std(axis=0), [1, 0])
-    assert not found[:, 1].any()
-
-
-def test_gaussian_classes() -> None:
-    rng = np.random.default_rng(7)
-    S = np.cov(rng.normal(size=(3, 20)))
-    expected = 0.7 * S + 0.3 * np.trace(S) / 3 * np.eye(3)
-    np.testing.assert_allclose(shrink(NUMPY, S, 0.3, spread=1.0), expected)
-    for spread, value in ((2.0, 2e-12), (0.0, 1.0)):  # classes that are single points
-        found = shrink(NUMPY, np.zeros((2, 2)), 0.1, spread)
-        np.testing.assert_allclose(found, value * np.eye(2))
-    X, means, priors = rng.normal(size=(5, 2)), rng.normal(size=(3, 2)), np.array([0.2, 0.3, 0.5])
-    S = np.array([[2.0, 0.4], [0.4, 1.0]])
-    density = np.column_stack([multivariate_normal(m, S).logpdf(X) for m in means]) + np.log(priors)
-    difference = density - Discriminant.of(NUMPY, means, S, np.log(priors)).log_joint(X)
-    np.testing.assert_allclose(difference - difference[:, :1], 0, atol=1e-12)
-    found = log_softmax(NUMPY, np.array([[1000.0, 1000.0], [0.0, -2000.0]]))
-    np.testing.assert_allclose(found, [[-np.log(2), -np.log(2)], [0, -2000]])
 
 
 def test_stratified_samples_and_folds() -> None:

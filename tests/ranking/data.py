@@ -94,9 +94,6 @@ def saved(folder: Path, *data: Any, **logits: Any) -> oodzoo.FeatureStore:
     return import_features([folder / "f.npz"], folder / "store")
 
 
-# --- domains that are hard to compute with, or that leave something undefined ---------------------
-
-
 def moved(data: Data, size: float) -> Data:
     """The same offset for all domains, `size` times the spread of a feature."""
     d = data["a"][0].shape[1]

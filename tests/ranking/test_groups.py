@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,7 @@ from tests.ranking.data import Arrays, Data, folds_of, simulate_models
 import oodzoo
 from oodzoo.extraction.source import ArraySource
 from oodzoo.ranking.folds import Fold, leave_one_domain_out, leave_two_domains_out
-from oodzoo.ranking.inputs import Inputs, SharedGroups, read_inputs
+from oodzoo.ranking.inputs import Inputs, read_inputs
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.ridge import RIDGES, Transfer
 
@@ -103,36 +102,6 @@ def test_folds_are_trained_without_the_groups(n_domains: int, d: int) -> None:
         assert fold.training_evidence != pytest.approx(other.training_evidence, rel=1e-4)
 
 
-def test_groups_are_those_of_all_shards_together() -> None:
-    data = grouped()
-    read = inputs(data)
-
-    def pieces(domain: str) -> Any:
-        features, labels = whole(data, domain)
-        return zip(np.array_split(features, 4), np.array_split(labels, 4), strict=True)
-
-    for held_out in ("d0", "d1", "d2"):
-        for domain, rows in trained_on(data, [held_out]).items():
-            found = replace(read, shards=pieces).training(domain, [held_out])
-            np.testing.assert_allclose(found.gram, rows[0].T @ rows[0], atol=1e-12)
-            assert found.label_sum.tolist() == np.bincount(rows[1], minlength=3).tolist()
-
-
-@pytest.mark.parametrize("d", [6, 150])
-def test_transfer_is_trained_without_the_groups_of_the_target(d: int) -> None:
-    data = grouped(d=d)
-    read = inputs(data)
-    found = Transfer.of(read.moments, read.training, read.n_features)
-    plain = Transfer.of(read.moments, None, read.n_features)
-    assert np.nanmax(np.abs(found.skills - plain.skills)) > 1e-3
-    for column, target in enumerate(found.domains):
-        rows = trained_on(data, [target])
-        for row, source in enumerate(found.domains):
-            if row != column:
-                expected = [oracle.skill(rows[source], whole(data, target), 3, r) for r in RIDGES]
-                np.testing.assert_allclose(found.skills[row, column], expected, atol=1e-9)
-
-
 def test_rankings_are_made_of_these_folds() -> None:
     data = grouped(n_domains=4)
     features, y, domains, groups = data
@@ -199,46 +168,3 @@ def test_a_domain_whose_samples_are_all_shared(ranked: Callable[..., Any]) -> No
         for row in plain:
             accuracies = [fold.accuracy for fold in found[test][row.model].folds]
             assert accuracies == [fold.accuracy for fold in row.folds]
-
-
-def test_a_message_names_all_held_out_domains() -> None:
-    """Half of the samples are in each of two held-out domains."""
-    features, y, domains, _ = grouped(n_domains=4)
-    number = np.arange(len(y)) % 30
-    groups: Groups = [None] * len(y)
-    for row, (k, domain) in enumerate(zip(number, domains, strict=True)):
-        if domain == "d1" or domain == ("d2" if k < 15 else "d3"):
-            groups[row] = f"g{k}"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(oodzoo.rank(features, y, domains, groups=groups)) == 2
-    words = "all samples of domain 'd1' belong to groups that occur in 'd2' or 'd3', too; they"
-    with pytest.warns(UserWarning, match=words):
-        rank_for_test_domains(features, y, domains, groups=groups)
-
-
-def shared(*groups: Any) -> SharedGroups:
-    """Two samples in each of three domains."""
-    names = ["x"] * 2 + ["y"] * 2 + ["z"] * 2
-    return SharedGroups(ArraySource({"a": np.ones((6, 1))}, [0, 1] * 3, names, groups))
-
-
-def test_rows_and_settings_of_shared_groups() -> None:
-    found = shared("p", "q", "q", None, None, "p")
-    for domain, held_out, expected in [
-        ("x", "y", [True, False]),
-        ("x", "z", [False, True]),
-        ("x", "yz", None),
-        ("y", "x", [False, True]),
-        ("y", "z", None),
-        ("z", "xy", [True, False]),
-    ]:
-        rows = found.rows(domain, list(held_out))
-        assert (None if rows is None else rows.tolist()) == expected
-    for none in (shared(*[None] * 6), shared("p", None, "q", None, "r", None)):
-        assert none.settings == ""
-        assert none.rows("x", ["y", "z"]) is None
-    known = ["pqq__p", "qpq__p", "pqq_p_", "pqqr_p"]
-    settings = [shared(*(None if g == "_" else g for g in each)).settings for each in known * 2]
-    assert len({*settings, ""}) == 5
-    assert settings[:4] == settings[4:]

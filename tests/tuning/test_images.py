@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
@@ -13,24 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from joblib import cpu_count
 from numpy.typing import NDArray
 from PIL import Image
 from tests.oracles.augmentation import augmented_image
 from tests.oracles.crops import random_resized_crop
-from tests.oracles.pillow_resize import coefficients
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.files import ImageFile, LocalFile
 from oodzoo.predictor.images import preprocess_images
 from oodzoo.tuning.augmentation import augmented, draw
-from oodzoo.tuning.images import (
-    DeviceImages,
-    TrainingImages,
-    crop_box,
-    prefetched,
-    resizing_weights,
-)
+from oodzoo.tuning.images import DeviceImages, TrainingImages, prefetched
 from oodzoo.zoo.preprocessing import Geometry
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
@@ -78,12 +69,6 @@ def expected_box(height: int, width: int, draws: NDArray[np.float64]) -> tuple[i
     )
 
 
-@pytest.mark.parametrize("size", [(224, 224), (100, 140), (140, 90), (30, 400), (400, 30), (1, 1)])
-def test_boxes_are_those_of_the_twin(size: tuple[int, int]) -> None:
-    for draws in draws_of(0, 300):
-        assert crop_box(size, draws) == expected_box(*size, draws)
-
-
 @pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
 def test_twin_is_torchvisions() -> None:
     import_torchvision(extra="tune", purpose="this test")
@@ -110,7 +95,7 @@ def test_twin_is_torchvisions() -> None:
 def test_crops_are_cropped_and_then_resized(files: list[ImageFile]) -> None:
     """Pillow's own box would mix pixels from outside of it into the margin."""
     with TrainingImages(files, SMALL) as images:
-        for seed in range(20):
+        for seed in range(10):
             found = images.cropped(range(len(files)), seed)
             assert found.shape == (len(files), 8, 8, 3)
             assert found.dtype == np.uint8
@@ -122,38 +107,29 @@ def test_crops_are_cropped_and_then_resized(files: list[ImageFile]) -> None:
                 np.testing.assert_array_equal(pixels, np.asarray(expected))
 
 
-@pytest.mark.parametrize("memory_bytes", [0, 1000, 1 << 20])
 @pytest.mark.parametrize(
-    "geometry",
+    ("geometry", "memory_bytes"),
     [
-        SMALL,
-        Geometry((10, 10), (8, 6), fit="cover", interpolation="bicubic"),
-        Geometry((9, 12), (9, 12), fit="contain", fill=7),
+        (SMALL, 1000),
+        (Geometry((10, 10), (8, 6), fit="cover", interpolation="bicubic"), 0),
+        (Geometry((9, 12), (9, 12), fit="contain", fill=7), 1 << 20),
     ],
-    ids=["squash", "cover", "contain"],
 )
-def test_prepared_as_in_extraction(
+def test_neither_images_nor_crops_depend_on_memory(
     files: list[ImageFile], geometry: Geometry, memory_bytes: int
 ) -> None:
+    """Images are prepared as in extraction."""
     expected = preprocess_images([str(file) for file in files], geometry)
     rows = [3, 0, 0, 7, 2, 1, 6]
+    with TrainingImages(files, geometry) as images:
+        crops = [images.cropped(rows, seed) for seed in range(3)]
+        # decoded images are kept, some of them reduced
+        np.testing.assert_array_equal(images.prepared(np.array(rows)), expected[rows])
     with TrainingImages(files, geometry, memory_bytes=memory_bytes) as images:
         for _ in range(2):
             np.testing.assert_array_equal(images.prepared(rows), expected[rows])
-    with TrainingImages(files, geometry, memory_bytes=memory_bytes) as images:
-        images.cropped(rows, 0)  # keeps the decoded images, some of them reduced
-        np.testing.assert_array_equal(images.prepared(np.array(rows)), expected[rows])
-
-
-def test_crops_do_not_depend_on_memory(files: list[ImageFile]) -> None:
-    rows = [*range(len(files)), 2, 2]
-    with TrainingImages(files, SMALL) as images:
-        expected = [images.cropped(rows, seed) for seed in range(5)]
-    for memory_bytes in (0, 500, 1000):
-        with TrainingImages(files, SMALL, memory_bytes=memory_bytes) as images:
-            images.prepared(rows[:3])
-            for seed in range(5):
-                np.testing.assert_array_equal(images.cropped(rows, seed), expected[seed])
+            for seed in range(3):
+                np.testing.assert_array_equal(images.cropped(rows, seed), crops[seed])
 
 
 def readable(images: TrainingImages, n: int, *, cropped: bool) -> list[int]:
@@ -167,28 +143,24 @@ def readable(images: TrainingImages, n: int, *, cropped: bool) -> list[int]:
     return rows
 
 
-def test_decoded_images_are_kept_as_long_as_they_fit(files: list[ImageFile]) -> None:
-    """The third image is kept reduced to 16 x 12 pixels, and so only for crops."""
+def test_images_are_kept_as_long_as_they_fit(files: list[ImageFile]) -> None:
+    """The third one is kept reduced to 16 x 12 pixels, and so only for crops."""
     memory_bytes = 3 * (12 * 10 + 12 * 12 + 16 * 12 + 7 * 9)
-    with TrainingImages(files, SMALL, memory_bytes=memory_bytes) as images:
+    with (
+        TrainingImages(files, SMALL, memory_bytes=memory_bytes) as decoded,
+        TrainingImages(files, SMALL, memory_bytes=3 * 8 * 8 * 3 + 191) as prepared,
+    ):
         for _ in range(2):
             for row in range(6):
-                images.cropped([row], 0)
-        for file in files:
-            Path(str(file)).unlink()
-        assert readable(images, len(files), cropped=True) == [0, 1, 2, 5]
-        assert readable(images, len(files), cropped=False) == [0, 1, 5]
-
-
-def test_prepared_images_are_kept_as_long_as_they_fit(files: list[ImageFile]) -> None:
-    with TrainingImages(files, SMALL, memory_bytes=3 * 8 * 8 * 3 + 191) as images:
-        for _ in range(2):
+                decoded.cropped([row], 0)
             for row in (4, 2, 6, 0, 1):
-                images.prepared([row])
+                prepared.prepared([row])
         for file in files:
             Path(str(file)).unlink()
-        assert readable(images, len(files), cropped=False) == [2, 4, 6]
-        assert readable(images, len(files), cropped=True) == []
+        assert readable(decoded, len(files), cropped=True) == [0, 1, 2, 5]
+        assert readable(decoded, len(files), cropped=False) == [0, 1, 5]
+        assert readable(prepared, len(files), cropped=False) == [2, 4, 6]
+        assert readable(prepared, len(files), cropped=True) == []
 
 
 def test_unreadable_images_are_named(files: list[ImageFile]) -> None:
@@ -206,64 +178,6 @@ def test_unreadable_images_are_named(files: list[ImageFile]) -> None:
         with pytest.raises(InputError, match=r"4\.png"):
             images.cropped([0, 1, 2, 3, 5, 4, 7, 0, 6], 0)
         assert len(images.cropped([0, 1, 2, 3, 5, 7], 0)) == 6
-
-
-def test_several_threads_at_the_same_time(files: list[ImageFile]) -> None:
-    rows = list(range(len(files)))
-    with TrainingImages(files, SMALL) as images:
-        expected = [images.cropped(rows, seed) for seed in range(40)]
-    with (
-        TrainingImages(files, SMALL, memory_bytes=1500) as images,
-        ThreadPoolExecutor(8) as threads,
-    ):
-        found = threads.map(lambda seed: images.cropped(rows, seed), range(40))
-        for a, b in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
-class MeetingFile:
-    """A file that two threads read at the same time."""
-
-    remote = None
-
-    def __init__(self, content: bytes) -> None:
-        self.content = content
-        self.barrier = threading.Barrier(2, timeout=60)
-
-    def size(self) -> None:
-        return None
-
-    def read(self) -> bytes:
-        self.barrier.wait()
-        return self.content
-
-
-@pytest.mark.skipif(cpu_count() == 1, reason="one thread decodes")
-def test_an_image_that_two_threads_decode_is_counted_once(files: list[ImageFile]) -> None:
-    meeting = MeetingFile(Path(str(files[0])).read_bytes())
-    with (
-        TrainingImages([meeting, files[1]], SMALL, memory_bytes=3 * (12 * 10 + 12 * 12)) as images,
-        ThreadPoolExecutor(2) as threads,
-    ):
-        first, second = threads.map(lambda seed: images.cropped([0], seed), [5, 5])
-        np.testing.assert_array_equal(first, second)
-        images.cropped([1], 0)
-        Path(str(files[1])).unlink()
-        assert readable(images, 2, cropped=True) == [0, 1]
-
-
-def test_prefetched_in_order() -> None:
-    """The first call ends after the second, which waits for nothing."""
-    second_done = threading.Event()
-
-    def make(number: int) -> int:
-        if number == 0:
-            assert second_done.wait(60)
-        if number == 1:
-            second_done.set()
-        return number * number
-
-    assert list(prefetched(make, range(20), depth=2)) == [number**2 for number in range(20)]
 
 
 @pytest.mark.parametrize("taken", [0, 1, 5])
@@ -287,9 +201,6 @@ def test_prefetched_leaves_no_thread(taken: int) -> None:
     timer.join()
     assert set(threading.enumerate()) == before
     assert len(ended) <= 2
-
-
-# --- on a device ----------------------------------------------------------------------------------
 
 
 torch = pytest.importorskip("torch")
@@ -322,7 +233,7 @@ def levels(batch: Any) -> NDArray[np.float64]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_crops_are_those_of_pillow(images: TrainingImages, seed: int) -> None:
     rows = np.arange(len(MANY_SIZES))
     crops = DeviceImages(images, rows, torch.device("cpu")).cropped(rows, seed)
@@ -332,41 +243,6 @@ def test_crops_are_those_of_pillow(images: TrainingImages, seed: int) -> None:
     difference = np.abs(levels(crops) - images.cropped(rows, seed))
     assert difference.max() < 1.1
     assert difference.max() > 0.1
-
-
-def test_a_white_image_stays_white(tmp_path: Path) -> None:
-    """The padding beside a smaller image does not reach into its crops."""
-    files = []
-    for number, size in enumerate([(30, 18), (18, 30), (5, 4)]):
-        Image.new("RGB", size, (255, 255, 255)).save(tmp_path / f"{number}.png")
-        files.append(LocalFile(str(tmp_path / f"{number}.png")))
-    with TrainingImages(files, GEOMETRY) as images:
-        rows = np.repeat(np.arange(3), 20)
-        crops = DeviceImages(images, np.arange(3), torch.device("cpu")).cropped(rows, 0)
-    torch.testing.assert_close(crops, torch.ones_like(crops), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("start", "length", "size", "result"),
-    [
-        (0, 24, 24, 24),  # as it is
-        (3, 20, 30, 8),  # smaller
-        (2, 5, 9, 16),  # larger
-        (4, 7, 11, 7),
-        (0, 1, 1, 5),
-        (6, 1, 9, 3),
-        (10, 13, 40, 12),
-        (0, 40, 40, 1),
-    ],
-)
-def test_weights_are_those_of_the_twin(start: int, length: int, size: int, result: int) -> None:
-    (found,) = resizing_weights(torch.tensor([start]), torch.tensor([length]), size, result)
-    expected = np.zeros((result, size))
-    expected[:, start : start + length] = coefficients(length, 0, length, result)
-    np.testing.assert_allclose(found.numpy(), expected, atol=1e-6)
-
-
-# --- augmentation ---------------------------------------------------------------------------------
 
 
 def make_images(n: int = 24, height: int = 9, width: int = 7, seed: int = 0) -> Any:
@@ -381,7 +257,7 @@ def make_images(n: int = 24, height: int = 9, width: int = 7, seed: int = 0) -> 
 
 
 @pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_equals_torchvision_image_by_image(seed: int) -> None:
     import_torchvision(extra="tune", purpose="this test")
     functional = import_module("torchvision.transforms.v2.functional")
@@ -394,15 +270,6 @@ def test_equals_torchvision_image_by_image(seed: int) -> None:
         ]
     )
     torch.testing.assert_close(augmented(images, seed), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("kept", [1, 5, 23])
-def test_an_image_does_not_depend_on_its_neighbours(kept: int) -> None:
-    images = make_images()
-    whole = augmented(images, 5)
-    torch.testing.assert_close(augmented(images[:kept], 5), whole[:kept], rtol=0, atol=1e-6)
-    images[kept:] = make_images(seed=1)[kept:]
-    torch.testing.assert_close(augmented(images, 5)[:kept], whole[:kept], rtol=0, atol=1e-6)
 
 
 def test_parameters_have_domainbeds_distribution() -> None:
@@ -425,16 +292,3 @@ def test_parameters_have_domainbeds_distribution() -> None:
     everything = torch.column_stack([draws.flip, draws.factors, draws.grey, places])
     correlation = torch.corrcoef(everything.T)[:6] - torch.eye(6, 10)
     assert correlation.abs().max() < 0.03
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
-def test_on_cuda_without_waiting() -> None:
-    images = make_images()
-    on_device = images.cuda()
-    try:
-        torch.cuda.set_sync_debug_mode("error")
-        result = augmented(on_device, 5)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    torch.testing.assert_close(result.cpu(), augmented(images, 5), rtol=0, atol=1e-5)

@@ -1,9 +1,8 @@
-"""The registry of scores, and scores added by functions and other installed packages."""
+"""`oodzoo.scores`: what functions get and return, the registry, and scores of other packages."""
 
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import os
 import subprocess
@@ -14,13 +13,161 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.joint_space import joint_space, stored_space
+from tests.oracles import zero_shot as oracle
 
 import oodzoo
-from oodzoo import scores
-from oodzoo.core.errors import InputError
+from oodzoo import InputError, scores
 from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.ranking.scores.compute import MissingHeadError, compute_score, compute_scores, is_own
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.tasks import KINDS
+
+Y = np.arange(12) % 3
+DOMAINS = np.repeat(["a", "b", "c"], 4)
+
+
+class HeadSource(ArraySource):
+    """Arrays in which the model "head" has logits: twice the features."""
+
+    def logits(self, model: str, domain: str) -> Any:
+        (part,) = (features for features, _ in self.shards(model, domain))
+        return 2 * part if model == "head" else None
+
+
+@pytest.fixture
+def source() -> HeadSource:
+    rng = np.random.default_rng(7)
+    features = {name: np.eye(3)[Y] + rng.normal(size=(12, 3)) for name in ("head", "bare")}
+    return HeadSource(features, Y, DOMAINS)
+
+
+def features_of(source: HeadSource, domains: Any) -> Any:
+    return np.concatenate([f for d in domains for f, _ in source.shards("head", d)])
+
+
+def test_features_labels_domains_and_outputs_are_passed(source: HeadSource) -> None:
+    X, rows = features_of(source, "abc"), DOMAINS != "b"
+    assert compute_score(source, scores.get("knn"), "head") == scores.knn(X, Y, DOMAINS)
+    found = compute_score(source, scores.get("parc"), "head", ["a", "c"])
+    assert found == scores.parc(X[rows], Y[rows])
+    logits = 2 * X
+    probabilities = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    found = compute_score(source, scores.get("leep"), "head")
+    assert found == pytest.approx(scores.leep(probabilities, Y))
+    assert compute_score(source, scores.get("nce"), "head") == scores.nce(logits.argmax(1), Y)
+
+
+def test_models_without_a_head_are_skipped_with_a_reason(source: HeadSource) -> None:
+    with pytest.raises(MissingHeadError, match="nce needs a classifier head"):
+        compute_score(source, scores.get("nce"), "bare")
+    totals, skipped = compute_scores(source, "nce", "abc")
+    assert list(totals) == ["head"]
+    assert skipped == {"bare": "nce needs a classifier head, and the model has none"}
+    assert compute_scores(source, "nce", "abc", models=["head"]) == (totals, {})
+
+
+def failing(error: Exception) -> Any:
+    def broken(X: Any, y: Any) -> float:
+        raise error
+
+    return broken
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (failing(ZeroDivisionError("no samples")), "failed: ZeroDivisionError: no samples"),
+        (failing(AssertionError()), "failed: AssertionError"),
+        (failing(InputError("first\nsecond")), "failed: InputError: first second"),
+        *(
+            (lambda X, y, value=value: value, rf"must be a finite number, got {shown}")
+            for value, shown in [
+                (float("nan"), "nan"),
+                (float("-inf"), "-inf"),
+                (None, "None"),
+                ("0.5", "'0.5'"),
+                (1j, "1j"),
+                ([0.5], r"\[0.5\]"),
+                (np.zeros(3), r"an array of shape \(3,\)"),
+                (np.zeros((1, 1)), r"an array of shape \(1, 1\)"),
+                (np.float32("nan"), "nan"),
+            ]
+        ),
+    ],
+)
+def test_a_score_that_fails_is_one_line(source: HeadSource, function: Any, says: str) -> None:
+    with pytest.raises(InputError, match=f"^score 'odd' of model 'head' {says}$"):
+        compute_score(source, scores.Score("odd", function), "head")
+
+
+@pytest.mark.parametrize(("d", "expected"), [(11, "moments"), (12, "arrays")])
+def test_moments_where_there_are_more_samples_than_features(d: int, expected: str) -> None:
+    called: list[Any] = []
+
+    def from_moments(moments: Any, shards: Any) -> float:
+        called.append("moments")
+        features, labels = next(iter(shards("c")))
+        assert (features.shape, labels.tolist()) == ((6, d), [1, 0] * 3)
+        assert {name: each.label_sum.tolist() for name, each in moments.items()} == {
+            "a": [3, 3],
+            "c": [3, 3],
+        }
+        return 1.0
+
+    def from_arrays(X: Any, y: Any) -> float:
+        called.append("arrays")
+        assert (type(X), X.shape, y.tolist()) == (np.ndarray, (12, d), [0, 1] * 3 + [1, 0] * 3)
+        return 1.0
+
+    y = np.array(["x", "z"] * 3 + ["y"] * 3 + ["z", "x"] * 3)
+    features = np.random.default_rng(7).normal(size=(15, d))
+    source = ArraySource({"net": features}, y, np.repeat(["a", "b", "c"], [6, 3, 6]))
+    score = scores.Score("mine", from_arrays, from_moments=from_moments)
+    assert compute_score(source, score, "net", ["a", "c"]) == 1.0
+    assert called == [expected]
+
+
+def test_functions_of_others_get_numpy_arrays_and_may_return_tensors(source: HeadSource) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    values = [2, np.float32(2), np.int64(2), np.array(2.0), torch.tensor(2.0, requires_grad=True)]
+    seen = []
+
+    def mine(X: Any, y: Any) -> Any:
+        seen.append(type(X))
+        return values.pop()
+
+    score = scores.Score.of_function(mine)
+    while values:
+        found = compute_score(source, score, "head", device="cpu")
+        assert (found, type(found)) == (2.0, float)
+    assert set(seen) == {np.ndarray}
+    assert is_own(scores.get("logme"))
+    assert not is_own(score)
+
+
+def test_zero_shot_scores_of_a_store(tmp_path: Path) -> None:
+    space = joint_space()
+    source = StoreSource(stored_space(tmp_path, space))
+    score, X, domains = scores.get("zero_shot"), space.features["clip"], space.domains
+    codes = np.unique(space.y, return_inverse=True)[1]
+    expected = oracle.accuracy(X, space.texts, codes, domains)
+    assert compute_score(source, score, "clip") == pytest.approx(expected, rel=1e-12)
+    here = domains == "d1"
+    one = oracle.accuracy(X[here], space.texts, codes[here])
+    assert compute_score(source, score, "clip", ["d1"]) == pytest.approx(one, rel=1e-12)
+    with pytest.raises(MissingHeadError, match="needs embeddings of the classes by a text tower"):
+        compute_score(source, score, "plain")
+    seen: list[tuple[int, ...]] = []
+
+    def nearest(X: Any, texts: Any, y: Any) -> float:
+        seen.extend([X.shape, texts.shape, y.shape])
+        return 1.0
+
+    mine = scores.Score("nearest", nearest, needs="class_embeddings")
+    assert compute_score(source, mine, "clip") == 1.0
+    assert seen == [(len(codes), X.shape[1]), space.texts.shape, codes.shape]
 
 
 @pytest.fixture(autouse=True)
@@ -30,24 +177,6 @@ def registered() -> Iterator[None]:
     yield
     for name in set(scores.names()) - set(before):
         scores.unregister(name)
-
-
-@pytest.mark.parametrize("name", scores.names())
-def test_a_registration_fits_its_function(name: str) -> None:
-    score = scores.get(name)
-    assert score.function is getattr(scores, name)
-    assert scores.Score.of_function(score.function) is score
-    parameters = list(inspect.signature(score.function).parameters)
-    first = {
-        "features": ["X", "y"],
-        "class_embeddings": ["X", "class_embeddings", "y"],
-        "probabilities": ["source_probabilities", "y"],
-        "source_labels": ["source_labels", "y"],
-    }[score.needs]
-    assert parameters[: len(first)] == first
-    assert (parameters[len(first) :][:1] == ["domains"]) == score.uses_domains
-    assert score.title
-    assert score.reference.split(",")[0].split()[0] in (score.function.__doc__ or "")
 
 
 def test_scores_are_registered_and_removed() -> None:
@@ -93,10 +222,6 @@ class Object:
         return 0.0
 
 
-def two(X: Any, y: Any, k: int = 3) -> float:
-    return 0.0
-
-
 def three(X: Any, y: Any, where: Any) -> float:
     return 0.0
 
@@ -108,12 +233,11 @@ def either(X: Any, y: Any, domains: Any = None, k: int = 3) -> float:
 @pytest.mark.parametrize(
     ("function", "name", "uses_domains"),
     [
-        (two, "two", False),
         (three, "three", True),
         (either, "either", True),
         (functools.partial(three, where=None), "three", False),
         (functools.partial(functools.partial(either), k=2), "either", True),
-        (lambda X, y: 0.0, "lambda", False),
+        (lambda X, y, k=3: 0.0, "lambda", False),
         (lambda *arguments: 0.0, "lambda", False),
         (Object(), "Object", False),
         (max, "max", False),
@@ -124,20 +248,6 @@ def test_a_score_of_a_function(function: Any, name: str, uses_domains: bool) -> 
     assert score == scores.Score(name, function, uses_domains=uses_domains, tasks=KINDS)
     assert name not in scores.names()
 
-
-def test_a_function_of_a_notebook_can_be_defined_again() -> None:
-    cell = "@score('mine')\ndef mine(X, y):\n    return {}\n"
-    for value in (1.0, 2.0):
-        exec(cell.format(value), {"__name__": "__main__", "score": scores.score})
-    assert scores.get("mine").function([], []) == 2.0
-    with pytest.raises(ValueError, match="'mine' is already registered"):
-        exec(cell.format(3.0), {"__name__": "another", "score": scores.score})
-    other = cell.replace("def mine", "def other").format(3.0)
-    with pytest.raises(ValueError, match="'mine' is already registered"):
-        exec(other, {"__name__": "__main__", "score": scores.score})
-
-
-# --- plug-ins -------------------------------------------------------------------------------------
 
 SCORE = """
 from oodzoo.scores import Score
@@ -221,10 +331,3 @@ def test_scores_of_other_packages_and_broken_packages(tmp_path: Path) -> None:
         words = f"the score plugin {name!r} of the package {name!r} failed and is skipped: "
         (line,) = (line for line in said if words in line)
         assert reason in line
-
-
-def test_help_of_everything_imports_no_package(tmp_path: Path) -> None:
-    install(tmp_path, "plug", "print('imported')", "")
-    code = "import sys; from oodzoo.cli import main; sys.argv[0] = 'oodzoo'; main()"
-    assert "imported" not in run(tmp_path, code, "--help").stdout
-    assert "imported" in run(tmp_path, code, "rank", "--help").stdout
