@@ -190,16 +190,8 @@ def test_two_domains_and_external_scores() -> None:
     assert bed["source_accuracy"].tau == pytest.approx(1)
 
 
-def test_empty_cells_of_a_table_are_missing(tmp_path: Path) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text("model,source_accuracy,size\nbest,80,1\ngood,70,2\n\nfair,60,\n")
-    assert read_values(table) == {
-        "source_accuracy": {"best": 80.0, "good": 70.0, "fair": 60.0},
-        "size": {"best": 1.0, "good": 2.0, "fair": None},
-    }
-
-
-def test_published_accuracies_of_timm(tmp_path: Path) -> None:
+def test_published_accuracies(tmp_path: Path) -> None:
+    """In a table of timm's; or those of torchvision, where it is installed."""
     results, opened = tmp_path / "results-imagenet.csv", store(tmp_path)
     results.write_text(
         "model,top1,top1_err,top5,top5_err,param_count,img_size,crop_pct,interpolation\n"
@@ -207,63 +199,47 @@ def test_published_accuracies_of_timm(tmp_path: Path) -> None:
         "resnet50.a1_in1k,80.2,19.8,95,5,25,224,0.95,bicubic\n"
         "resnet50.ram_in1k,79.9,20.1,95,5,25,224,0.95,bicubic\n"
     )
-    table = read_timm_results(results)
-    found: dict[str, tuple[float | None, str]] = {}
-    for origin, options in (
-        ("timm/resnet50.a1_in1k", {}),
-        ("timm/hf-hub:timm/resnet50.ram_in1k", {}),
-        ("timm/eva", {}),  # the only weights of this architecture
-        ("timm/resnet50", {}),
-        ("timm/resnet50.new", {}),
-        ("timm/resnet50.a1_in1k ", {"spec": {"pretrained": False}}),
-    ):
-        record = opened.model("best")
-        changed = msgspec.structs.replace(record, source=origin.strip(), **options)
+    table, record = read_timm_results(results), opened.model("best")
+
+    def published(origin: str, **changes: Any) -> Any:
+        """The accuracy, or why there is none."""
+        changed = msgspec.structs.replace(record, source=origin, **changes)
         opened.manifest.models["best"] = changed
         values, reasons = published_accuracies(opened, ["best"], table)
-        found[origin] = values["best"], reasons.get("best", "")
-    assert [value for value, _ in found.values()] == [80.2, 79.9, 90.052, None, None, None]
-    reasons = {origin: reason for origin, (_, reason) in found.items()}
-    assert "several weights of 'resnet50'" in reasons["timm/resnet50"]
-    assert "do not contain 'resnet50.new'" in reasons["timm/resnet50.new"]
-    assert reasons["timm/resnet50.a1_in1k "] == "its weights are random"
+        return values["best"] or reasons["best"]
+
+    assert published("timm/resnet50.a1_in1k") == 80.2
+    assert published("timm/hf-hub:timm/resnet50.ram_in1k") == 79.9
+    assert published("timm/eva") == 90.052  # the only weights of this architecture
+    assert "several weights of 'resnet50'" in published("timm/resnet50")
+    assert "do not contain 'resnet50.new'" in published("timm/resnet50.new")
+    untrained = published("timm/resnet50.a1_in1k", spec={"pretrained": False})
+    assert untrained == "its weights are random"
+    if torchvision_installed():
+        torchvision = import_torchvision(extra="torchvision", purpose="this test")
+        weights = torchvision.models.ResNet50_Weights
+        each = weights.IMAGENET1K_V1, weights.DEFAULT
+        first, newest = (one.meta["_metrics"]["ImageNet-1K"]["acc@1"] for one in each)
+        assert published("torchvision/resnet50.IMAGENET1K_V1") == first
+        assert published("torchvision/resnet50", pretraining="IMAGENET1K_V1") == first
+        assert published("torchvision/resnet50") == newest
+        assert "no accuracy on ImageNet for 'no_such'" in published("torchvision/no_such")
+        assert isinstance(published("torchvision/resnet50.NO_SUCH_WEIGHTS"), str)
     for name, origin in (("best", "a1_in1k"), ("good", "ram_in1k"), ("fair", "new")):
-        record = msgspec.structs.replace(
-            opened.model(name), source=f"timm/resnet50.{origin}", spec={}
-        )
-        opened.manifest.models[name] = record
+        changed = msgspec.structs.replace(opened.model(name), source=f"timm/resnet50.{origin}")
+        opened.manifest.models[name] = changed
     bed = run(opened, timm_results=results, resamples=50)
     row = bed["source_accuracy"]
     assert (row.models, row.values["good"]) == (2, 79.9)
     assert row.title == "Published accuracy on ImageNet"
     assert set(bed.left_out["source_accuracy"]) == {"fair", "poor", "none"}
-    plain = run(opened, resamples=50)
-    assert "source_accuracy" not in {*plain.scores, *plain.left_out}
-    own = {"source_accuracy": dict.fromkeys(("best", "good", "fair"), 1.0)}
+    columns = tmp_path / "t.csv"  # of other scores; an empty cell is missing
+    columns.write_text("model,source_accuracy,size\nbest,80,1\ngood,70,2\n\nfair,60,\n")
+    own = read_values(columns)
+    assert own == {
+        "source_accuracy": {"best": 80.0, "good": 70.0, "fair": 60.0},
+        "size": {"best": 1.0, "good": 2.0, "fair": None},
+    }
     given = run(opened, timm_results=results, values=own, resamples=50)
-    assert given["source_accuracy"].values["best"] == 1.0
+    assert given["source_accuracy"].values["best"] == 80.0
     assert "source_accuracy" not in given.left_out
-
-
-@pytest.mark.skipif(not torchvision_installed(), reason="torchvision is not installed")
-def test_published_accuracies_of_torchvision(tmp_path: Path) -> None:
-    opened = store(tmp_path)
-    torchvision = import_torchvision(extra="torchvision", purpose="this test")
-    weights = torchvision.models.ResNet50_Weights
-    first, newest = (
-        each.meta["_metrics"]["ImageNet-1K"]["acc@1"]
-        for each in (weights.IMAGENET1K_V1, weights.DEFAULT)
-    )
-    for origin, pretraining, expected in (
-        ("resnet50.IMAGENET1K_V1", None, first),
-        ("resnet50", "IMAGENET1K_V1", first),
-        ("resnet50", None, newest),
-        ("no_such_model", None, None),
-        ("resnet50.NO_SUCH_WEIGHTS", None, None),
-    ):
-        record, changes = opened.model("best"), {"pretraining": pretraining}
-        changed = msgspec.structs.replace(record, source=f"torchvision/{origin}", **changes)
-        opened.manifest.models["best"] = changed
-        values, reasons = published_accuracies(opened, ["best"], None)
-        assert values == {"best": expected}
-        assert expected or "publishes no accuracy on ImageNet for" in reasons["best"] or reasons

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
@@ -132,14 +134,12 @@ def test_neither_images_nor_crops_depend_on_memory(
                 np.testing.assert_array_equal(images.cropped(rows, seed), crops[seed])
 
 
-def readable(images: TrainingImages, n: int, *, cropped: bool) -> list[int]:
+def readable(images: TrainingImages, *, cropped: bool) -> list[int]:
     rows = []
-    for row in range(n):
-        try:
+    for row in range(len(SIZES)):
+        with suppress(InputError):
             images.cropped([row], 0) if cropped else images.prepared([row])
-        except InputError:
-            continue
-        rows.append(row)
+            rows.append(row)
     return rows
 
 
@@ -157,10 +157,10 @@ def test_images_are_kept_as_long_as_they_fit(files: list[ImageFile]) -> None:
                 prepared.prepared([row])
         for file in files:
             Path(str(file)).unlink()
-        assert readable(decoded, len(files), cropped=True) == [0, 1, 2, 5]
-        assert readable(decoded, len(files), cropped=False) == [0, 1, 5]
-        assert readable(prepared, len(files), cropped=False) == [2, 4, 6]
-        assert readable(prepared, len(files), cropped=True) == []
+        assert readable(decoded, cropped=True) == [0, 1, 2, 5]
+        assert readable(decoded, cropped=False) == [0, 1, 5]
+        assert readable(prepared, cropped=False) == [2, 4, 6]
+        assert readable(prepared, cropped=True) == []
 
 
 def test_unreadable_images_are_named(files: list[ImageFile]) -> None:
@@ -168,19 +168,15 @@ def test_unreadable_images_are_named(files: list[ImageFile]) -> None:
     Path(str(files[6])).unlink()
     with TrainingImages(files, SMALL) as images:
         for row, reason in ((4, "not an image that Pillow can identify"), (6, "No such file")):
-            message = f"cannot read the image {str(files[row])!r}: {reason}"
-            with pytest.raises(InputError) as prepared:
+            message = re.escape(f"cannot read the image {str(files[row])!r}: {reason}")
+            with pytest.raises(InputError, match=message):
                 images.prepared([0, row, 1])
-            with pytest.raises(InputError) as cropped:
+            with pytest.raises(InputError, match=message):
                 images.cropped([0, row, 1], 0)
-            for error in (prepared, cropped):
-                assert str(error.value).startswith(message)
-        with pytest.raises(InputError, match=r"4\.png"):
-            images.cropped([0, 1, 2, 3, 5, 4, 7, 0, 6], 0)
         assert len(images.cropped([0, 1, 2, 3, 5, 7], 0)) == 6
 
 
-@pytest.mark.parametrize("taken", [0, 1, 5])
+@pytest.mark.parametrize("taken", [0, 5])
 def test_prefetched_leaves_no_thread(taken: int) -> None:
     """Also if a call is still running when the caller stops."""
     before = set(threading.enumerate())
@@ -205,55 +201,17 @@ def test_prefetched_leaves_no_thread(taken: int) -> None:
 
 torch = pytest.importorskip("torch")
 
-MANY_SIZES = [(60, 50), (24, 24), (16, 30), (9, 40), (40, 9), (7, 6), (100, 30), (1, 1), (64, 200)]
-"""Width and height: reduced, as they are, smaller than the crop, much longer than wide."""
-GEOMETRY = Geometry((20, 16), (20, 16))
-
-
-@pytest.fixture
-def images(tmp_path: Path) -> Iterator[TrainingImages]:
-    rng = np.random.default_rng(0)
-    files = []
-    for number, (width, height) in enumerate(MANY_SIZES):
-        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
-        if number % 2:  # smooth, as photographs are
-            Image.fromarray(pixels).resize((4, 4)).resize((width, height)).save(
-                tmp_path / f"{number}.png"
-            )
-        else:
-            Image.fromarray(pixels).save(tmp_path / f"{number}.png")
-        files.append(LocalFile(str(tmp_path / f"{number}.png")))
-    with TrainingImages(files, GEOMETRY) as found:
-        yield found
-
-
-def levels(batch: Any) -> NDArray[np.float64]:
-    """Values from 0 to 255, channels last."""
-    found: NDArray[np.float64] = batch.permute(0, 2, 3, 1).double().cpu().numpy() * 255
-    return found
-
 
 @pytest.mark.parametrize("seed", range(3))
-def test_crops_are_those_of_pillow(images: TrainingImages, seed: int) -> None:
-    rows = np.arange(len(MANY_SIZES))
-    crops = DeviceImages(images, rows, torch.device("cpu")).cropped(rows, seed)
-    assert crops.shape == (len(MANY_SIZES), 3, 20, 16)
-    assert crops.dtype == torch.float32
+def test_crops_on_a_device_are_those_of_pillow(files: list[ImageFile], seed: int) -> None:
+    rows = np.arange(len(files))
+    with TrainingImages(files, Geometry((20, 16), (20, 16))) as images:
+        crops = DeviceImages(images, rows, torch.device("cpu")).cropped(rows, seed)
+        expected = images.cropped(rows, seed)
+    assert (crops.shape, crops.dtype) == ((len(files), 3, 20, 16), torch.float32)
     # Pillow rounds to whole levels twice
-    difference = np.abs(levels(crops) - images.cropped(rows, seed))
-    assert difference.max() < 1.1
-    assert difference.max() > 0.1
-
-
-def make_images(n: int = 24, height: int = 9, width: int = 7, seed: int = 0) -> Any:
-    """Noise; among it images without colour, all black, all white, and with few levels."""
-    images = torch.rand((n, 3, height, width), generator=torch.Generator().manual_seed(seed))
-    if n > 4:
-        images[1] = images[1, :1]
-        images[2] = 0
-        images[3] = 1
-        images[4] = images[4].round()
-    return images
+    difference = np.abs(crops.permute(0, 2, 3, 1).double().numpy() * 255 - expected)
+    assert 0.1 < difference.max() < 1.1
 
 
 @pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
@@ -261,7 +219,9 @@ def make_images(n: int = 24, height: int = 9, width: int = 7, seed: int = 0) -> 
 def test_equals_torchvision_image_by_image(seed: int) -> None:
     import_torchvision(extra="tune", purpose="this test")
     functional = import_module("torchvision.transforms.v2.functional")
-    images = make_images()
+    images = torch.rand((24, 3, 9, 7), generator=torch.Generator().manual_seed(0))
+    images[1] = images[1, :1]  # without colour, all black, all white, with few levels
+    images[2], images[3], images[4] = 0, 1, images[4].round()
     flip, order, factors, grey = (drawn.tolist() for drawn in draw(len(images), seed))
     expected = torch.stack(
         [
@@ -278,14 +238,10 @@ def test_parameters_have_domainbeds_distribution() -> None:
     assert draws.flip.double().mean().item() == pytest.approx(0.5, abs=0.02)
     assert draws.grey.double().mean().item() == pytest.approx(0.1, abs=0.01)
     assert torch.equal(draws.order.sort(1).values, torch.arange(4).expand(n, 4))
-    codes = draws.order @ torch.tensor([64, 16, 4, 1])
-    orders, counts = codes.unique(return_counts=True)
-    assert len(orders) == 24
-    assert (counts.double() / n).numpy() == pytest.approx(1 / 24, abs=0.008)
-    low = torch.tensor([0.7, 0.7, 0.7, -0.3], dtype=torch.float64)
-    spread = (draws.factors - low) / 0.6
-    assert 0 <= spread.min() < 0.001
-    assert 0.999 < spread.max() <= 1
+    _, counts = (draws.order @ torch.tensor([64, 16, 4, 1])).unique(return_counts=True)
+    assert (counts.double() / n).tolist() == pytest.approx([1 / 24] * 24, abs=0.008)
+    spread = (draws.factors - torch.tensor([0.7, 0.7, 0.7, -0.3], dtype=torch.float64)) / 0.6
+    assert 0 <= spread.min() < 0.001 < 0.999 < spread.max() <= 1
     assert spread.mean(0).numpy() == pytest.approx(0.5, abs=0.01)
     assert spread.var(0).numpy() == pytest.approx(1 / 12, abs=0.003)
     places = draws.order.argsort(1)
