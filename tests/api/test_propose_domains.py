@@ -18,7 +18,7 @@ import oodzoo
 from oodzoo import InputError, propose_domains, use_domains
 from oodzoo.data.proposals import Candidate
 from oodzoo.extraction.importing import import_features
-from oodzoo.ranking.domains.proposing import compare_rankings, rank_by_each
+from oodzoo.ranking.domains.proposing import compare_rankings
 from oodzoo.ranking.domains.result import CAUTION, DomainProposals, Sensitivity
 from oodzoo.ranking.result import Ranking
 from oodzoo.store.feature_store import FeatureStore
@@ -104,18 +104,6 @@ def test_columns_come_first_and_clusters_find_hidden_domains(hidden: Hidden) -> 
     # the seed determines the result, and nothing is written
     assert propose_domains(hidden.path, seed=4).to_dict() == found.to_dict()
     assert FeatureStore(hidden.path).fingerprint == before
-
-
-def test_rankings_are_those_of_the_domains_in_use(hidden: Hidden) -> None:
-    found = propose_domains(hidden.path, chosen="luck")
-    assert found.sensitivity is not None
-    assert found.sensitivity.chosen == "luck"
-    for name in ("luck", "clusters:2"):
-        store = use_domains(hidden.path, name)
-        assert oodzoo.rank(store).best == found.sensitivity.first[name]
-    assert set(store.table.given_domains().values()) == {"all"}
-    other = propose_domains(hidden.path, chosen="clusters:5", clusters=3)
-    assert "clusters:5" in [each.name for each in other.proposals]
 
 
 @pytest.mark.parametrize("name", ["camera", "clusters:2"])
@@ -231,18 +219,6 @@ def test_agreement_first_models_and_ranks() -> None:
     same, random = ranking({"x": 2, "y": 1}), ranking({"x": 1, "y": 2})
     one = compare_rankings({"a": same, "r": random}, "a", reference="r")
     assert one.verdict == "There is one proposal, a: nothing to compare its ranking with."
-
-
-def test_a_proposal_that_cannot_be_ranked_by_is_named(hidden: Hidden) -> None:
-    store = FeatureStore(hidden.path)
-    paths = [path for domain in store.table.labelled for path in domain.paths]
-    halves = {path: "ab"[at % 4 // 2] for at, path in enumerate(paths)}
-    views = {"halves": store.with_table(store.table.regrouped(halves, "halves")), "one": store}
-    found = rank_by_each(views, "halves", reference="random")
-    assert found.failed.keys() == {"one"}
-    assert "at least 2 domains" in found.failed["one"]
-    with pytest.raises(InputError, match="at least 2 domains"):
-        rank_by_each(views, "one", reference="random")
 
 
 CAMERA = Candidate("camera", (), 2, {"canon": 30, "sony": 1200}, 1.0, 0.5, separability=0.8)

@@ -180,16 +180,6 @@ def test_a_store_and_arrays_give_the_same(tmp_path: Path, measured: Measurement)
     json.dumps(one.to_dict(), allow_nan=False)
 
 
-def test_two_domains_and_external_scores() -> None:
-    external = {"source_accuracy": {"best": 80.0, "good": 70.0, "fair": 60.0, "poor": None}}
-    bed = run(source(2), protocol="all", values=external, resamples=20)
-    assert bed.data["protocol"] == "all"
-    assert set(bed.accuracy_by_domain) == {"d0", "d1"}
-    assert bed["logme"].values_by_domain == {}
-    assert bed["source_accuracy"].models == 3
-    assert bed["source_accuracy"].tau == pytest.approx(1)
-
-
 def test_published_accuracies(tmp_path: Path) -> None:
     """In a table of timm's; or those of torchvision, where it is installed."""
     results, opened = tmp_path / "results-imagenet.csv", store(tmp_path)

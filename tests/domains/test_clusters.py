@@ -1,4 +1,4 @@
-"""Coordinates, clusters and separability, against literal forms."""
+"""Coordinates, clusters and separability against literal forms; a store shows their result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which images, models and pairs are compared, and what a search in blocks finds."""
+"""Pairs and blocks of a search for near-duplicates; few images do not reach the limits."""
 
 from __future__ import annotations
 

@@ -129,17 +129,6 @@ def test_copies_of_real_images_are_found(store: FeatureStore, copied: Path) -> N
     assert not target.labels_differ
 
 
-def test_only_images_with_files_are_compared(store: FeatureStore, copied: Path) -> None:
-    plain = similar_images(store)
-    assert set(plain.across.counts) <= {"identical", "probable"}
-    assert all(pair.correlation is None for pair in plain.across.worst)
-    files = files_of(store, copied)
-    some = {image: files[image] for image in store.images("chalk")}
-    found = similar_images(store, files=some)
-    assert found.images == len(store.paths("chalk")) + 1  # one is in another domain, too
-    assert similar_images(store, files={}).images == 0
-
-
 def test_other_pixels_refute_similar_features(store: FeatureStore, copied: Path) -> None:
     """Across domains they must differ clearly; within a domain they must be the same."""
     files = files_of(store, copied)

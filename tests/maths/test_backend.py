@@ -1,4 +1,4 @@
-"""Array backends: NumPy, and PyTorch where it is installed, give the same numbers."""
+"""Solutions on each array backend: singular matrices, which no public call provokes."""
 
 from __future__ import annotations
 

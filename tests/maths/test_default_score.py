@@ -14,22 +14,16 @@ from numpy.typing import NDArray
 from tests.oracles import agreement as agreement_oracle
 from tests.oracles import folds as regressions
 from tests.oracles import unseen as oracle
-from tests.ranking.data import Arrays, Data, lacking, moments_of, simulate_models
+from tests.ranking.data import Arrays, Data, by_domain, lacking, moments_of, simulate_models
 
 import oodzoo
 from oodzoo.extraction.columns import Samples
-from oodzoo.extraction.source import as_source
 from oodzoo.linear.heads.linear import fit_head
-from oodzoo.ranking.agreement import Agreement, Labels, Predictions
+from oodzoo.ranking.agreement import Labels
 from oodzoo.ranking.folds import Stability, leave_one_domain_out
-from oodzoo.ranking.intervals import covariance_of_means
 from oodzoo.ranking.ridge import RIDGES, Transfer
 from oodzoo.ranking.terms import (
-    FOLD_SCORES,
     Terms,
-    image_covariances,
-    reliability,
-    standardised,
     unseen_scores,
 )
 
@@ -72,31 +66,10 @@ def test_equals_its_formula(
     assert found.var() <= 1 + 1e-9
 
 
-def test_how_much_the_transfer_counts() -> None:
-    evidence = np.array([-0.3, -0.2, -0.1])
-    agreeing = np.tile(np.array([[0.2], [0.9], [0.5]]), (1, 4))
-    assert reliability(np.tile(np.array([[1.0], [3.0], [2.0]]), (1, 4))) == 1
-    z = np.sqrt(1.5)
-    assert unseen_scores(evidence, agreeing) == pytest.approx([-z, z / 2, z / 2])
-    disagreeing = np.array([[0.1, 0.3], [0.2, 0.2], [0.3, 0.1]])
-    # nothing, if pairs disagree, are all tied, are one, whose reliability is not known, or none
-    for skills in (disagreeing, np.zeros((3, 3)), agreeing[:, :1], np.zeros((3, 0))):
-        assert unseen_scores(evidence, skills) == pytest.approx(standardised(evidence))
-    rng = np.random.default_rng(0)  # rounding breaks no tie
-    rounding = 1e-14 * rng.normal(size=(5, 7))
-    found = unseen_scores(np.full(5, -0.4) + rounding[:, 0], 0.3 + rounding[:, 1:])
-    np.testing.assert_array_equal(found, 0)
-
-
 def terms_of(data: Data, stability: Stability = "robust") -> Terms:
     moments = moments_of(data, 3)
     folds = leave_one_domain_out(moments, lambda name: [data[name]], stability=stability)
     return Terms(folds, Transfer.of(moments), 3, stability)
-
-
-def by_domain(features: Arrays, y: Any, domains: Any) -> dict[str, Data]:
-    names = np.unique(domains).tolist()
-    return {m: {d: (X[domains == d], y[domains == d]) for d in names} for m, X in features.items()}
 
 
 @pytest.mark.parametrize("stability", ["robust", "paper"])
@@ -114,42 +87,6 @@ def test_images_average_to_the_score_of_the_fold(stability: Stability) -> None:
         parts = [terms.images(score, at) for score in ("discriminability", "stability")]
         zood = parts[0] + terms.weight(fold) * parts[1]
         assert terms.images("zood", at) == pytest.approx(zood)
-
-
-def test_covariances_of_images() -> None:
-    features, y, domains = simulate_models({"a": 0.7, "b": 1.0}, n=20)
-    groups = [str(number // 2) for number in range(len(y))]
-    source = as_source(features, y, domains, groups)
-    terms = {m: terms_of(data) for m, data in by_domain(features, y, domains).items()}
-    for score in FOLD_SCORES:
-        found = image_covariances(source, terms, score)
-        assert [part.shape for part in found] == [(2, 2)] * 4
-        for at, covariance in enumerate(found):
-            expected = np.zeros((2, 2))
-            if score not in ("unseen", "transfer"):
-                images = np.stack([terms[model].images(score, at) for model in "ab"], axis=1)
-                expected = covariance_of_means(images, groups[20 * at : 20 * at + 20])
-                assert expected.any()
-            np.testing.assert_allclose(covariance, expected)
-
-
-def voted(scores: Floats, labels: Labels) -> list[float]:
-    weights = agreement_oracle.vote_weights(scores.tolist())
-    return [float(share) for share in agreement_oracle.agreement(labels.tolist(), weights)]
-
-
-@given(seed=seeds, n_models=st.integers(2, 12), n=st.integers(1, 30), n_classes=st.integers(1, 4))
-@quick
-def test_agreement_equals_its_definition(seed: int, n_models: int, n: int, n_classes: int) -> None:
-    """Also of models with equal scores, and of classes with equally many votes."""
-    rng = np.random.default_rng(seed)
-    scores = rng.integers(0, 6, n_models).astype(float)
-    parts = [rng.integers(0, n_classes, (n_models, size)) for size in (n, n, 7)]
-    found = Agreement.of(scores, Predictions(parts[0], parts[1]), parts[1:])
-    np.testing.assert_allclose(found.target, voted(scores, parts[0]))
-    np.testing.assert_allclose(found.ridges, voted(scores, parts[1]))
-    for at, labels in enumerate(parts[1:]):
-        np.testing.assert_allclose(found.folds[:, at], voted(scores, labels))
 
 
 Sample = tuple[Arrays, Labels, NDArray[Any], Arrays]

@@ -88,51 +88,38 @@ def record(
 ONES = [1.0, 1, 1]
 
 
+OF_PAIRS = [
+    each
+    for draw, (one, two) in enumerate([(0.2, 0.9), (0.6, 0.6), (0.5, 0.5)])
+    for each in (
+        record((0,), [0.3, 1, 1], ONES, draw), record((0, 1), [0, one, 1], [0, 0, 0], draw),
+        record((0, 2), [0, 1, two], [0, 0, 0], draw), record((1, 2), [0, 1, 1], ONES, draw),
+    )
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("rule", "records", "expected"),
     [
-        (
-            "training-domain",
-            [
-                record((0,), [0.9, 0, 0], [0.9, 0.5, 0.5], 0),  # best on the test domain
-                record((0,), [0.1, 0, 0], [0.0, 0.4, 0.8], 1),  # best on the average of the others
-                record((0,), [0.2, 1, 1], [1.0, 0.3, 0.3], 2),
-            ],
-            1,
-        ),
-        (  # of equals, the first step and the last draw
-            "training-domain",
-            [record((0,), [0, 0, 0], [0, 0.5, 0.5], d, step) for d in (0, 1) for step in (0, 300)],
-            2,
-        ),
-        (
-            "leave-one-domain-out",
-            [
-                each
-                for draw, (one, two) in enumerate([(0.2, 0.9), (0.6, 0.6), (0.5, 0.5)])
-                for each in (
-                    record((0,), [0.3, 1, 1], ONES, draw),
-                    record((0, 1), [0, one, 1], [0, 0, 0], draw),
-                    record((0, 2), [0, 1, two], [0, 0, 0], draw),
-                    record((1, 2), [0, 1, 1], ONES, draw),
-                )
-            ],
-            4,
-        ),
+        ("training-domain", [  # the first is best on the test domain, the second on the others
+            record((0,), [0.9, 0, 0], [0.9, 0.5, 0.5], 0),
+            record((0,), [0.1, 0, 0], [0.0, 0.4, 0.8], 1),
+            record((0,), [0.2, 1, 1], [1.0, 0.3, 0.3], 2),
+        ], 1),
+        ("training-domain", [  # of equals, the first step and the last draw
+            record((0,), [0, 0, 0], [0, 0.5, 0.5], d, step) for d in (0, 1) for step in (0, 300)
+        ], 2),
+        ("leave-one-domain-out", OF_PAIRS, 4),
         ("leave-one-domain-out", [record((0,), ONES, ONES), record((0, 1), ONES, ONES)], None),
-        (  # the last step only
-            "oracle",
-            [
-                record((0,), [0.1, 1, 1], [0.9, 1, 1], 0, 0),
-                record((0,), [0.2, 1, 1], [0.3, 1, 1], 0, 300),
-                record((0,), [0.3, 1, 1], [0.2, 1, 1], 1, 0),
-                record((0,), [0.4, 1, 1], [0.4, 1, 1], 1, 300),
-            ],
-            3,
-        ),
+        ("oracle", [  # the last step only
+            record((0,), [0.1, 1, 1], [0.9, 1, 1], 0, 0),
+            record((0,), [0.2, 1, 1], [0.3, 1, 1], 0, 300),
+            record((0,), [0.3, 1, 1], [0.2, 1, 1], 1, 0),
+            record((0,), [0.4, 1, 1], [0.4, 1, 1], 1, 300),
+        ], 3),
         ("oracle", [replace(record((0,), ONES, ONES), trial=1)], None),
     ],
-)
+)  # fmt: skip
 def test_what_is_chosen(rule: Any, records: list[Record], expected: int | None) -> None:
     found = chosen(rule, 0, 0, records)
     assert found is (None if expected is None else records[expected])

@@ -10,14 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 from sklearn.metrics import average_precision_score, r2_score
-from tests.heads.numbers import numbers, several_labels
-from tests.heads.partition import require_whole
-from tests.heads.planted import planted
+from tests.heads.planted import numbers, planted, several_labels
 from tests.oracles import outputs as oracle
 from tests.oracles.ridge import split_classes, split_ridge
 
 from oodzoo.extraction.columns import Samples
-from oodzoo.linear.heads.groups import grouped_folds
 from oodzoo.linear.heads.kinds import (
     PATHS,
     best_setting,
@@ -25,11 +22,10 @@ from oodzoo.linear.heads.kinds import (
     folds_within,
     left_out_metrics,
 )
-from oodzoo.linear.heads.left_out import Split, predict_splits_by
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.paths import C_GRID
-from oodzoo.linear.heads.ridge import RIDGES, SETTINGS, left_out_ridges
+from oodzoo.linear.heads.ridge import RIDGES, SETTINGS
 from oodzoo.tasks import KINDS, Kind
 from oodzoo.tasks.strata import strata
 
@@ -153,64 +149,3 @@ def test_outputs(kind: Kind) -> None:
     logits = head.logits(features)
     logits = log_softmax(logits, axis=1) if kind == "classification" else logits
     np.testing.assert_allclose(head.values(features), meaning.values(logits))
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(2, 4))
-def test_folds_keep_groups_whole(seed: int, n_groups: int, n_classes: int) -> None:
-    rng = np.random.default_rng(seed)
-    numbers = np.unique(rng.integers(0, n_groups, 120), return_inverse=True)[1]
-    labels = rng.integers(0, n_classes, 120)
-    names = [f"g{number}" for number in numbers]
-    for folds in (
-        grouped_folds(labels, numbers, 5),
-        folds_within("classification", labels, np.arange(120) % 3, names),
-    ):
-        for fold in range(5):
-            require_whole(numbers, np.flatnonzero(folds == fold), np.flatnonzero(folds != fold))
-        assert len(np.unique(folds)) == min(5, numbers.max() + 1)
-
-
-def test_splits_by_left_out_domains() -> None:
-    """Each prediction is that of a direct fit without the fold, and no fit is made twice."""
-    samples = planted(60, 5, 3, 4)
-    folds = np.random.default_rng(0).permutation(60) % 5
-    folds[samples.domains == 3] = 7  # only samples that are not used are in this fold
-    training = samples.domains != 3
-    splits = [
-        Split(training, (samples.domains, folds)),
-        Split(samples.domains != 2, (samples.domains,)),  # shares fits with the first
-        Split.of(samples.domains, samples.domains // 2),
-    ]
-    sets: list[int] = []
-
-    def counted(given: Samples, *arguments: Any, **options: Any) -> Any:
-        sets.append(len(arguments[1]))
-        return left_out_ridges(given, *arguments, **options)
-
-    found = predict_splits_by(counted, samples, 3, splits)
-    masks = set()
-    for (training, partitions), (inside, rest) in zip(splits, found, strict=True):
-        for partition, outputs in zip(partitions, inside, strict=True):
-            for fold in np.unique(partition[training]):
-                rows = training & (partition == fold)
-                expected = _without(samples, ~training | rows, rows)
-                np.testing.assert_allclose(outputs[:, rows[training]], expected, atol=1e-6)
-                masks.add((~training | rows).tobytes())
-        assert rest.shape[1:] == ((~training).sum(), 3)
-        if not training.all():
-            np.testing.assert_allclose(
-                rest, _without(samples, ~training, ~training), rtol=1e-6, atol=1e-6
-            )
-            masks.add((~training).tobytes())
-    assert sets == [len(masks)]
-    (nothing,) = predict_splits_by(left_out_ridges, samples, 3, [Split(training | True, ())])
-    assert (nothing.partitions, nothing.rest.shape[1:]) == ([], (0, 3))  # is left out
-    assert len(masks) < sum(len(np.unique(p[t])) + 1 for t, parts in splits for p in parts)
-
-
-def _without(samples: Samples, left_out: Any, rows: Any) -> Any:
-    """Predictions of some samples by heads that are fitted without those that are left out."""
-    domains = np.where(rows, 1, 0)[rows | ~left_out]
-    kept = Samples(*(each[rows | ~left_out] for each in samples))._replace(domains=domains)
-    return left_out_ridges(kept, 3, [{1}])[0]

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
-from tests.heads.numbers import numbers, several_labels
-from tests.heads.planted import SETS, SHAPES, planted, scrambled
+from tests.heads.planted import SETS, SHAPES, numbers, planted, scrambled, several_labels
 from tests.oracles import outputs as oracle
 from tests.oracles import zero_shot as zero_shot_oracle
 from tests.oracles.logistic import minimum
@@ -51,8 +50,10 @@ from oodzoo.linear.heads.zero_shot import (
 CS = (1e-3, 0.1, 1.0)
 
 
-def of_paths(samples: Samples, n: int, sets: Any, device: str | None = None) -> list[Any]:
-    return left_out_paths(samples, n, sets, Cs=CS, tol=1e-8, device=device)
+def of_paths(
+    samples: Samples, n: int, sets: Any, device: str | None = None, Cs: Any = CS
+) -> list[Any]:
+    return left_out_paths(samples, n, sets, Cs=Cs, tol=1e-8, device=device)
 
 
 def of_ridges(samples: Samples, n: int, sets: Any, device: str | None = None) -> list[Any]:
@@ -318,28 +319,21 @@ SOME = planted(20, 3, 2, 2)
 NUMBERS = numbers(30, 4, 1, 3)
 
 
+def changed(labels: Any) -> Samples:
+    return NUMBERS._replace(labels=labels)
+
+
 @pytest.mark.parametrize(
     ("says", "call"),
     [
-        (
-            r"C must be one or more numbers above 0, got \[0\]",
-            lambda: left_out_paths(SOME, 2, [{0}], Cs=[0]),
-        ),
+        (r"one or more numbers above 0, got \[0\]", lambda: of_paths(SOME, 2, [{0}], Cs=[0])),
         ("C must be one or more numbers above 0", lambda: fit_label_head(NUMBERS, 1, 0.0)),
         ("ridge must be a number above 0, got 0.0", lambda: fit_regression_head(NUMBERS, 1, 0.0)),
         ("must be numbers above 0, got 0.1 and -1.0", lambda: fit_ridge_head(SOME, 2, 0.1, -1.0)),
         ("two classes", lambda: fit_ridge_head(planted(20, 3, 1, 2), 2, 0.1, 2.0)),
-        (
-            "with 1 column, got shape",
-            lambda: fit_regression_head(NUMBERS._replace(labels=np.zeros(30)), 1, 1.0),
-        ),
-        (
-            "finite",
-            lambda: left_out_regressions(
-                NUMBERS._replace(labels=np.full((30, 1), np.nan)), 1, [{0}]
-            ),
-        ),
-        (r"not all, of the domains \[0, 1\], got", lambda: left_out_ridges(SOME, 2, [{0}, {0, 1}])),
+        ("with 1 column, got", lambda: fit_regression_head(changed(np.zeros(30)), 1, 1.0)),
+        ("finite", lambda: left_out_regressions(changed(np.full((30, 1), np.nan)), 1, [{0}])),
+        (r"not all, of the domains \[0, 1\], got", lambda: of_ridges(SOME, 2, [{0}, {0, 1}])),
     ],
 )
 def test_what_cannot_be_fitted(says: str, call: Callable[[], Any]) -> None:

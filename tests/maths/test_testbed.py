@@ -17,21 +17,15 @@ from tests.testbed.data import ACCURACY, NEARLY, PERFECT, REVERSED
 
 from oodzoo.core.errors import InputError
 from oodzoo.ranking.intervals import CONFIDENCE
-from oodzoo.ranking.testbed.agreement import (
-    Resampled,
-    UnseenDomain,
-)
 from oodzoo.ranking.testbed.correlation import (
     Difference,
     Kind,
-    behind,
     correlation,
     draw_counts,
     interval,
     mean_of_draws,
     resampled,
     simultaneous_intervals,
-    tied_pairs,
 )
 from oodzoo.ranking.testbed.published import read_table
 from oodzoo.testbed import Agreement, Column, TestBed, compare, judge, paper
@@ -115,47 +109,6 @@ def test_simultaneous_intervals_equal_the_definition(draws: list[list[float]]) -
         for (low, high), (few_low, few_high) in zip(found, fewer, strict=False):
             assert low <= few_low + 1e-9
             assert high >= few_high - 1e-9
-
-
-def test_ties_and_the_distance_to_the_best() -> None:
-    rng = np.random.default_rng(0)
-    one, two = rng.normal(size=(2, 5000))
-    whole = intervals_of([0, 0], [one.tolist(), two.tolist()])
-    two[::5] = np.nan  # resamples without an order are ignored
-    part = intervals_of([0, 0], [one.tolist(), two.tolist()])
-    assert np.array(part) == pytest.approx(np.array(whole), abs=0.1)
-    assert simultaneous_intervals({}) == {}
-    worse = Difference(-3.0, np.linspace(-3.1, -2.9, 10))
-    differences = {("a", "b"): Difference(0.0, np.zeros(10)), ("a", "c"): worse, ("b", "c"): worse}
-    intervals = simultaneous_intervals(differences)
-    assert tied_pairs(intervals) == (("a", "b"),)
-    distances = behind("c", ["a", "b", "c"], intervals)
-    assert set(distances) == {"a", "b"}
-    assert 2.5 < distances["a"][0] < 3 < distances["a"][1] < 3.5
-    assert behind("a", ["c"], intervals)["c"][1] < 0
-
-
-def test_resamples_are_of_models_and_serve_all_test_domains() -> None:
-    turned = {model: -value for model, value in ACCURACY.items()}
-    same = dict.fromkeys(ACCURACY, 1.0)
-    ten = {m: v for m, v in ACCURACY.items() if m not in ("m10", "m11")}
-    some = {m: v for m, v in PERFECT.values.items() if m in ten}
-    values = {"a": NEARLY.values, "same": same, "some": some}
-    tests = [UnseenDomain(ACCURACY, values), UnseenDomain(turned, values)]
-    found = Resampled(tests, 100, 0).draws("tau", "a", tuple(ACCURACY))
-    assert np.isfinite(found).sum() > 90
-    assert np.nanmax(np.abs(found)) < 1e-12  # tau of one is minus the other
-    draws = Resampled(tests[:1], 100, 0)
-    assert draws.difference("a", "same") is None  # a score without an order
-    assert draws.models_with("a", "some") == tuple(ten)  # compared on the models that have both
-    nearly = [float(NEARLY.values[m] or 0) for m in ten]
-    counts = draw_counts(tuple(ACCURACY), 100, 0)[:, :10]
-    expected = resampled("weighted_tau", nearly, list(ten.values()), counts)
-    assert draws.draws("weighted_tau", "a", tuple(ten)) == pytest.approx(expected, nan_ok=True)
-    difference = draws.difference("some", "a")
-    assert difference is not None
-    of_ten = scipy.stats.weightedtau(nearly, list(ten.values()))[0]
-    assert difference.value == pytest.approx(1 - of_ten)
 
 
 def test_taus_and_regrets_are_averaged_over_test_domains() -> None:

@@ -81,12 +81,6 @@ def ratio(Phi_i: Floats, y_i: Floats, Phi: Floats, y: Floats, alpha: float, beta
     return union - evidence(Phi, y, alpha, beta)
 
 
-def remark(Phi_i: Floats, y_i: Floats, Phi: Floats, y: Floats, alpha: float, beta: float) -> float:
-    """The same as the paper's Remark has it: y_i ~ N(Phi_i m, I/beta + Phi_i A^-1 Phi_i')."""
-    m, inverse = posterior(Phi, y, alpha, beta)
-    return gaussian(y_i, Phi_i @ m, np.eye(len(y_i)) / beta + Phi_i @ inverse @ Phi_i.T)
-
-
 def marginals(
     Phi_i: Floats, y_i: Floats, Phi: Floats, y: Floats, alpha: float, beta: float
 ) -> Floats:

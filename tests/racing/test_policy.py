@@ -1,4 +1,4 @@
-"""The rule of a race, and budgets of time as users write them."""
+"""The rule of a race with given costs, as measured ones depend on the machine, and budgets."""
 
 from __future__ import annotations
 
@@ -28,24 +28,12 @@ from oodzoo.ranking.result import Ranking, Row
 
 
 def _row(model: str, rank: int, interval: tuple[int, int] | None) -> Row:
+    terms = dict.fromkeys(("evidence", "transfer", "discriminability", "stability"), 0.0)
     return Row(
-        rank=rank,
-        model=model,
-        score=-float(rank),
-        evidence=0.0,
-        transfer=0.0,
-        discriminability=0.0,
-        stability=0.0,
-        expected_accuracy=90.0 - rank,
-        accuracy_interval=(0.0, 100.0),
-        rank_interval=interval,
-        tied=(),
-        pareto_optimal=False,
-        folds=(),
-        feature_dim=8,
-        parameters=None,
-        milliseconds=None,
-    )
+        rank=rank, model=model, score=-float(rank), expected_accuracy=90.0 - rank, **terms,
+        accuracy_interval=(0.0, 100.0), rank_interval=interval, tied=(), pareto_optimal=False,
+        folds=(), feature_dim=8, parameters=None, milliseconds=None,
+    )  # fmt: skip
 
 
 def _ranking(models: Sequence[str], width: int | None = None) -> Ranking:

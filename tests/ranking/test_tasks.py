@@ -83,15 +83,6 @@ def test_other_scores_documents_and_groups(kind: Kind) -> None:
     np.testing.assert_array_equal(seen[0], Y[np.argsort(domains, kind="stable")])
 
 
-def test_a_promise_below_zero_is_kept() -> None:
-    """Numbers that another domain predicts badly have a negative explained variance."""
-    rng = np.random.default_rng(0)
-    X, domains = rng.normal(size=(120, 4)), np.repeat(["a", "b", "c"], 40)
-    y = X[:, 0] + 10 * (domains == "b") - 10 * (domains == "c")
-    row = oodzoo.rank({"m": X}, y, domains)[0]
-    assert row.accuracy_interval[0] < row.expected_accuracy < 0
-
-
 @pytest.mark.parametrize("value", [0.1, 1e6 + 0.1])
 def test_an_output_that_varies_in_one_domain_only_is_skipped_there(value: float) -> None:
     """The mean of equal numbers differs from them by rounding, differently in each domain."""

@@ -1,4 +1,4 @@
-"""Averages of weights: mixtures, running means, and the valley of the validation loss."""
+"""The average of weights in the valley of the validation loss, against the authors' code."""
 
 from __future__ import annotations
 
@@ -9,40 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles import swad as oracle
 
-from oodzoo.tuning.averages import TOLERANCE_RATIO, LossValley, RunningMean
+from oodzoo.tuning.averages import TOLERANCE_RATIO, LossValley
 
 torch = pytest.importorskip("torch")
-
-
-def weights(seed: int) -> dict[str, Any]:
-    generator = torch.Generator().manual_seed(seed)
-    return {
-        "a.weight": torch.randn(3, 4, generator=generator),
-        "b": torch.randn(5, generator=generator),
-        "counted": torch.tensor(seed),
-    }
-
-
-def test_mean_of_a_path() -> None:
-    """It keeps no reference to the weights that are added."""
-    path, mean = [weights(seed) for seed in range(50)], RunningMean()
-    expected = {
-        name: np.mean([step[name].double().numpy() for step in path], axis=0)
-        for name in ("a.weight", "b")
-    }
-    for step in path[:49]:
-        mean.add(step)
-        step["b"].zero_()
-    copy = mean.copy()
-    mean.add(
-        {name: each.requires_grad_(each.is_floating_point()) for name, each in path[49].items()}
-    )
-    assert (copy.count, mean.count) == (49, 50)
-    assert not mean.weights["b"].requires_grad
-    for name in ("a.weight", "b"):
-        np.testing.assert_allclose(mean.weights[name].numpy(), expected[name], atol=1e-6)
-        assert not torch.equal(copy.weights[name], mean.weights[name])
-    assert mean.weights["counted"] == 49
 
 
 LENGTH = 10
@@ -67,7 +36,7 @@ def joined(weights: dict[str, Any]) -> NDArray[np.float64]:
     return np.concatenate([weights["a"].numpy(), weights["b"].numpy()])
 
 
-def test_authors_code() -> None:
+def test_averages_are_those_of_the_authors() -> None:
     ends = set()
     for seed in range(100):
         rng = np.random.default_rng(seed)

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from oodzoo.tasks import Kind
-from oodzoo.tuning.choice import CANDIDATES, choose, str_of
+from oodzoo.tuning.choice import CANDIDATES, choose
 
 N = len(CANDIDATES)
 LABELS = {"a": np.array([0, 1, 1, 0]), "b": np.array([1, 1, 0])}
@@ -80,17 +80,3 @@ def test_diverged_training_is_not_chosen(kind: Kind) -> None:
     for table in (choice.metrics, alone.metrics):
         assert "linear head" in table
         json.dumps(table, allow_nan=False)
-
-
-def test_numbers() -> None:
-    rng = np.random.default_rng(1)
-    labels = {name: rng.normal(size=(8, 2)) * [1, 100] for name in ("a", "b")}
-    found = {name: np.stack([y + np.array([0.5, 50])] * N) for name, y in labels.items()}
-    for name, y in labels.items():
-        found[name][6] = y + np.array([0.5, 30])  # closer in the second output
-        found[name][2] = y + np.array([0.4, 50])  # less so
-    choice = choose({1e-4: found}, labels, "regression")
-    assert choice.candidate == CANDIDATES[6]
-    y = labels["a"]
-    errors = ((found["a"][6] - y) ** 2).mean(axis=0) / y.var(axis=0)
-    assert choice.metrics[str_of(CANDIDATES[6])]["a"] == pytest.approx(100 * (1 - errors.mean()))

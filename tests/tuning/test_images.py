@@ -10,7 +10,6 @@ from contextlib import suppress
 from importlib import import_module
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -69,29 +68,6 @@ def expected_box(height: int, width: int, draws: NDArray[np.float64]) -> tuple[i
         lambda low, high: low + next(numbers) * (high - low),
         lambda n: int(next(numbers) * n),
     )
-
-
-@pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
-def test_twin_is_torchvisions() -> None:
-    import_torchvision(extra="tune", purpose="this test")
-    torch: Any = import_module("torch")
-    transforms: Any = import_module("torchvision.transforms")
-    for seed in range(100):
-        for width, height in [(224, 224), (200, 150), (150, 300), (300, 100)]:
-            image = Image.new("RGB", (width, height))
-            with torch.random.fork_rng():
-                torch.manual_seed(seed)
-                expected = transforms.RandomResizedCrop.get_params(image, SCALE, RATIO)
-                torch.manual_seed(seed)
-                box = random_resized_crop(
-                    height,
-                    width,
-                    SCALE,
-                    RATIO,
-                    lambda low, high: torch.empty(1).uniform_(low, high).item(),
-                    lambda n: torch.randint(0, n, size=(1,)).item(),
-                )
-            assert box == expected
 
 
 def test_crops_are_cropped_and_then_resized(files: list[ImageFile]) -> None:

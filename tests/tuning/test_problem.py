@@ -1,4 +1,4 @@
-"""Images and labels to tune on: rows, splits as in DomainBed, and data sets of each task."""
+"""Images and labels to tune on: splits as in DomainBed, which `tune` does not show."""
 
 from __future__ import annotations
 

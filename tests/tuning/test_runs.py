@@ -1,4 +1,4 @@
-"""Runs that leave domains out: the outputs of their candidates, and what is kept on disk."""
+"""Runs that leave domains out: candidates, which `tune` does not show, and files."""
 
 from __future__ import annotations
 

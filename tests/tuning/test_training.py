@@ -1,4 +1,4 @@
-"""One training run: its updates, its average, and how it continues from a checkpoint."""
+"""One training run, step by step against a plain loop, which `tune` does not show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fine-tuning of one model: which runs are done, what is chosen, and what it may depend on."""
+"""The choice of one fine-tuned model, of which `tune` shows the result alone."""
 
 from __future__ import annotations
 

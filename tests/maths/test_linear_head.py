@@ -1,4 +1,4 @@
-"""Logistic regressions, one at a time, in batches and as heads, against the written objective."""
+"""Logistic heads against the written objective, and what they do with odd samples."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tests.oracles.logistic import minimum, objective
 
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import Samples
-from oodzoo.linear.heads.batched import Batch, minimise_batch
 from oodzoo.linear.heads.linear import TOLERANCE, LinearHead, fit_head
 from oodzoo.linear.heads.paths import C_GRID
 
@@ -98,31 +97,11 @@ def test_odd_samples() -> None:
 
 def test_folds_of_a_single_domain_keep_groups_whole() -> None:
     """Copies of samples in other folds would make the weakest penalty look best."""
-    rng = np.random.default_rng(0)
-    labels = np.tile([0, 1], 20)
-    features = rng.normal(size=(40, 30)) + 0.3 * labels[:, None]
-    samples = Samples(
-        np.repeat(features, 5, axis=0).astype(np.float32),
-        np.repeat(labels, 5),
-        np.zeros(200, np.int64),
-    )
+    rng, labels = np.random.default_rng(0), np.tile([0, 1], 20)
+    features = (rng.normal(size=(40, 30)) + 0.3 * labels[:, None]).astype(np.float32)
+    copies = Samples(*(np.repeat(each, 5, axis=0) for each in (features, labels, 0 * labels)))
     groups = np.repeat(np.arange(40), 5).tolist()
-    alone = Samples(features.astype(np.float32), labels, np.zeros(40, np.int64))
-    assert C_GRID[-1] == fit_head(samples, 2).C
-    assert C_GRID[-1] > fit_head(samples, 2, groups=groups).C
-    assert fit_head(alone, 2, groups=[None] * 40).C == fit_head(alone, 2).C
-
-
-def test_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where features are too many to be copied, all is done in float32 on all rows."""
-    samples = planted(80, 6, 3, 3)
-    copied = fit_head(samples, 3)
-    monkeypatch.setattr("oodzoo.linear.heads.linear._COPY_BYTES", 0)
-    found = fit_head(samples, 3)
-    assert found.C == copied.C
-    np.testing.assert_allclose(
-        found.probabilities(samples.features), copied.probabilities(samples.features), atol=2e-3
-    )
+    assert C_GRID[-1] == fit_head(copies, 2).C > fit_head(copies, 2, groups=groups).C
 
 
 GOOD = planted(20, 3, 3, 2)
@@ -144,44 +123,3 @@ def test_what_cannot_be_fitted(
 ) -> None:
     with pytest.raises(InputError, match=message):
         fit_head(samples, n_classes, **options)
-
-
-N, D, C, N_CLASSES = 40, 6, 0.1, 3
-CS = (1e-3, 0.1, 3.0)
-
-
-torch: Any = pytest.importorskip("torch", reason="PyTorch is an extra")
-
-
-@pytest.fixture
-def batch() -> Batch:
-    """Two sets: the second lacks class 1, and ignores a quarter of its samples."""
-    rng = np.random.default_rng(0)
-    labels = np.arange(N) % N_CLASSES
-    features = np.ones((2, N, D + 1))
-    features[:, :, :-1] = rng.normal(size=(2, N, D)) + np.eye(N_CLASSES, D)[labels]
-    targets = np.repeat(np.eye(N_CLASSES)[labels].T[None, None], 2, axis=0)
-    targets[1, :, 1] = 0
-    targets[1, :, :, 30:] = 0
-    penalty = np.repeat(1 / np.reshape(CS, (3, 1, 1)), D + 1, axis=2)
-    penalty[:, :, -1] = 0
-    absent = np.where(targets.any(axis=3, keepdims=True), 0, -np.inf)
-    counts = targets.sum(axis=2, keepdims=True)
-    return Batch(torch, *map(torch.asarray, (features, targets, counts, absent, penalty)))
-
-
-def test_all_minima(batch: Batch) -> None:
-    found = minimise_batch(batch, 1e-9).numpy()
-    assert not found[1, :, 1].any()
-    for place in range(2):
-        targets = batch.targets[place, 0].numpy()
-        used, classes = targets.any(axis=0), np.flatnonzero(targets.any(axis=1))
-        labels = np.searchsorted(classes, targets.argmax(axis=0)[used])
-        for C, solution in zip(CS, found[place], strict=True):
-            X = batch.features[place].numpy()[used, :-1]
-            best = minimum(X, labels, C, len(classes))
-            np.testing.assert_allclose(solution[classes, :-1], best[:, :-1], atol=1e-5)
-            bias = solution[classes, -1]
-            np.testing.assert_allclose(
-                bias - bias.mean(), best[:, -1] - best[:, -1].mean(), atol=1e-5
-            )
