@@ -164,7 +164,8 @@ def test_regressions(n: int, d: int) -> None:
         # the labels of left-out samples do not matter
         changed = samples._replace(labels=np.where(out[:, None], 1e6, samples.labels))
         (found,) = left_out_regressions(changed, 2, [left_out])
-        training = Samples(*(each[~out] for each in samples))
+        kept: list[Any] = [each[~out] for each in samples]
+        training = Samples(*kept)
         for path, value in zip(found, RIDGES, strict=True):
             _, expected = split_ridge(*samples[:2], np.where(out, -1, np.arange(n) % 2), value)
             np.testing.assert_allclose(path, expected, rtol=1e-6, atol=1e-6)

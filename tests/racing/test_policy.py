@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import islice
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +29,7 @@ from oodzoo.ranking.result import Ranking, Row
 
 
 def _row(model: str, rank: int, interval: tuple[int, int] | None) -> Row:
-    terms = dict.fromkeys(("evidence", "transfer", "discriminability", "stability"), 0.0)
+    terms: Any = dict.fromkeys(("evidence", "transfer", "discriminability", "stability"), 0.0)
     return Row(
         rank=rank, model=model, score=-float(rank), expected_accuracy=90.0 - rank, **terms,
         accuracy_interval=(0.0, 100.0), rank_interval=interval, tied=(), pareto_optimal=False,

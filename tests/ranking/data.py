@@ -88,7 +88,7 @@ def simulate_models(
     return features, y, domains
 
 
-def by_domain(features: Arrays, y: Any, domains: Any) -> dict[str, Data]:
+def by_domain(features: dict[str, Any], y: Any, domains: Any) -> dict[str, Data]:
     names = np.unique(domains).tolist()
     return {m: {d: (X[domains == d], y[domains == d]) for d in names} for m, X in features.items()}
 

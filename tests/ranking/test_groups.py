@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.oracles import folds as oracle
+from tests.oracles.unseen import skill as skill_of
 from tests.ranking.data import Arrays, Data, folds_of, simulate_models
 
 import oodzoo
@@ -118,7 +119,7 @@ def test_rankings_are_made_of_these_folds() -> None:
             means = []
             for ridge in RIDGES:
                 skills = [
-                    oracle.skill(part, whole(data, target.domain), 3, ridge)
+                    skill_of(part, whole(data, target.domain), 3, ridge)
                     for target in row.folds
                     for part in trained_on(data, [test, target.domain]).values()
                 ]

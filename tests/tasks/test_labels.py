@@ -255,6 +255,7 @@ def test_bad_labels_are_one_line(y: Any, task: str | None, message: str) -> None
 def test_strata(seed: int, n: int, kind: Kind) -> None:
     """Classes; ranges of numbers, of equal sizes; the rarest label of a sample."""
     rng = np.random.default_rng(seed)
+    labels: Any
     if kind == "classification":
         labels = rng.integers(0, 3, n)
         assert strata(kind, labels).tolist() == labels.tolist()
