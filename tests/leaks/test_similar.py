@@ -15,7 +15,7 @@ from tests.oracles import leaks as oracle
 from oodzoo.data.files import ImageFile, LocalFile
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks.pairs import MOST, NearDuplicates, Pair, Pairs
-from oodzoo.store.leaks.similar import SIDE, correlation, correlations, similar_images, thumbnails
+from oodzoo.store.leaks.similar import SIDE, correlation, similar_images, thumbnails
 
 
 def places(found: NearDuplicates) -> dict[tuple[int, int], float]:
@@ -38,8 +38,7 @@ def expected(drawn: Planted) -> dict[tuple[int, int], float]:
     return oracle.near_duplicates(list(drawn.models.values()), drawn.domains, groups)
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("noise", [0.15, 0.6])
+@pytest.mark.parametrize(("seed", "noise"), [(0, 0.15), (1, 0.6)])
 def test_pairs_are_those_of_a_literal_double_loop(tmp_path: Path, seed: int, noise: float) -> None:
     drawn = planted(seed, noise=noise)
     found = similar_images(drawn.store(tmp_path))
@@ -57,7 +56,7 @@ def test_pairs_are_those_of_a_literal_double_loop(tmp_path: Path, seed: int, noi
         assert {pair.evidence for pair in found.across.worst} == {"probable"}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_in_a_domain_of_images_that_are_alike_only_closer_ones_are_found(
     tmp_path: Path, seed: int
 ) -> None:
@@ -69,21 +68,17 @@ def test_in_a_domain_of_images_that_are_alike_only_closer_ones_are_found(
     assert places(found).keys() == set(drawn.copies)
 
 
-def test_images_of_one_group_are_left_out(tmp_path: Path) -> None:
+def test_different_labels_and_groups(tmp_path: Path) -> None:
+    """Images of one group are left out, but for a group in two domains, which is a leak itself."""
     drawn = planted()
     for at in (2, 7, 0, 40):
         drawn.groups[at] = "same"
-    found = similar_images(drawn.store(tmp_path))
-    require_same(found, expected(drawn))
-    assert (2, 7) not in places(found)
-    assert (0, 40) in places(found)  # a group in two domains is a leak itself
-
-
-def test_different_labels_are_counted(tmp_path: Path) -> None:
-    drawn = planted()
     drawn.labels[0], drawn.labels[40] = "a", "b"
     drawn.labels[1], drawn.labels[83] = "a", "a"
     found = similar_images(drawn.store(tmp_path))
+    require_same(found, expected(drawn))
+    assert (2, 7) not in places(found)
+    assert (0, 40) in places(found)
     assert [pair.labels_differ for pair in found.across.worst].count(True) == 1
     assert found.across.labels_differ == 1
     of_a_class = similar_images(drawn.store(tmp_path), pairs="class")
@@ -94,24 +89,6 @@ def test_different_labels_are_counted(tmp_path: Path) -> None:
     part = similar_images(drawn.store(tmp_path), budget=300 * 100)
     assert part.scope == "part"
     assert 0 < part.compared <= 100 / 7140
-
-
-def test_useless_features_find_nothing(tmp_path: Path) -> None:
-    drawn = planted()
-    plain, useful = similar_images(drawn.store(tmp_path / "a")), drawn.models
-    two = np.random.default_rng(0).integers(0, 2, (120, 2)).astype(float)
-    drawn.models = {**useful, "two": two}
-    found = similar_images(drawn.store(tmp_path / "c"))  # it is not used beside others
-    assert found.models == plain.models
-    require_same(found, places(plain))
-    drawn.models = {"two": two}
-    found = similar_images(drawn.store(tmp_path))
-    assert found.threshold > 0.99
-    drawn.models["constant"] = np.ones((120, 3))
-    assert similar_images(drawn.store(tmp_path / "b")).images == 120
-
-
-# --- real images and models -------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -152,17 +129,6 @@ def test_copies_of_real_images_are_found(store: FeatureStore, copied: Path) -> N
     assert not target.labels_differ
 
 
-def test_only_images_with_files_are_compared(store: FeatureStore, copied: Path) -> None:
-    plain = similar_images(store)
-    assert set(plain.across.counts) <= {"identical", "probable"}
-    assert all(pair.correlation is None for pair in plain.across.worst)
-    files = files_of(store, copied)
-    some = {image: files[image] for image in store.images("chalk")}
-    found = similar_images(store, files=some)
-    assert found.images == len(store.paths("chalk")) + 1  # one is in another domain, too
-    assert similar_images(store, files={}).images == 0
-
-
 def test_other_pixels_refute_similar_features(store: FeatureStore, copied: Path) -> None:
     """Across domains they must differ clearly; within a domain they must be the same."""
     files = files_of(store, copied)
@@ -187,9 +153,6 @@ def test_other_pixels_refute_similar_features(store: FeatureStore, copied: Path)
     (same,) = (p for p in unread.across.worst if p.paths == pair.paths)
     assert (same.correlation, same.evidence) == (None, "probable")
     assert not len(replaced("paper/0/second.jpg", "changed.png").within)
-
-
-# --- pixels ----------------------------------------------------------------------------------
 
 
 def picture(seed: int, size: tuple[int, int] = (120, 90)) -> Image.Image:
@@ -219,26 +182,12 @@ CHANGES: dict[str, Callable[[Image.Image], Image.Image]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_images_correlate(change: str) -> None:
-    for seed in range(5):
+    for seed in range(2):
         image = picture(seed)
         assert correlation(thumbnails(image), thumbnails(CHANGES[change](image))) > 0.93
         assert correlation(thumbnails(image), thumbnails(picture(seed + 100))) < 0.6
     flat = thumbnails(Image.new("RGB", (40, 40), "white"))
     assert correlation(flat, thumbnails(picture(0))) == correlation(flat, flat) == 0
-
-
-def test_files_are_read_once_and_unreadable_ones_give_nothing(tmp_path: Path) -> None:
-    for name, seed in (("a", 0), ("b", 1)):
-        picture(seed).save(tmp_path / f"{name}.png")
-    a, b, none = (LocalFile(str(tmp_path / f"{name}.png")) for name in ("a", "b", "none"))
-    same, other, unknown = correlations([(a, a), (a, b), (b, none)])
-    assert same == pytest.approx(1)
-    assert other is not None
-    assert other < 0.6
-    assert unknown is None
-
-
-# --- results ---------------------------------------------------------------------------------
 
 
 def pair(similarity: float, correlation: float | None = None, **changed: object) -> Pair:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from threading import Barrier, get_ident
 from typing import Any
 
 import numpy as np
@@ -11,36 +10,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 from sklearn.metrics import average_precision_score, r2_score
-from tests.heads.numbers import numbers, several_labels
-from tests.heads.partition import require_whole
-from tests.heads.planted import planted
+from tests.heads.planted import numbers, planted, several_labels
 from tests.oracles import outputs as oracle
 from tests.oracles.ridge import split_classes, split_ridge
-from threadpoolctl import threadpool_info, threadpool_limits
 
-from oodzoo.core.errors import InputError
-from oodzoo.core.threads import LARGE
 from oodzoo.extraction.columns import Samples
-from oodzoo.extraction.source import ArraySource
-from oodzoo.linear.heads import left_out
-from oodzoo.linear.heads import samples as module
-from oodzoo.linear.heads.classes import require_classes_to_tell_apart, require_two_classes
-from oodzoo.linear.heads.groups import group_numbers, grouped_folds
 from oodzoo.linear.heads.kinds import (
     PATHS,
-    ByDomain,
     best_setting,
     fit_head_of,
     folds_within,
     left_out_metrics,
-    split_without,
 )
-from oodzoo.linear.heads.left_out import Split, call_for_sets, predict_splits_by
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.outputs import outputs_of, relative_errors
+from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.paths import C_GRID
-from oodzoo.linear.heads.ridge import RIDGES, SETTINGS, left_out_ridges
-from oodzoo.linear.heads.samples import mean_and_std, standardised
+from oodzoo.linear.heads.ridge import RIDGES, SETTINGS
 from oodzoo.tasks import KINDS, Kind
 from oodzoo.tasks.strata import strata
 
@@ -113,9 +98,6 @@ def test_the_best_setting(seed: int, kind: Kind, share: float, unknown: bool) ->
         assert found == oracle.best_setting(kind, tables[0], within, labels, share)
 
 
-# --- folds within the domains -------------------------------------------------------------------
-
-
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.sampled_from(KINDS))
 def test_folds_have_their_share_of_each_stratum_of_each_domain(seed: int, kind: Kind) -> None:
@@ -130,63 +112,6 @@ def test_folds_have_their_share_of_each_stratum_of_each_domain(seed: int, kind: 
             cell = folds[(domains == domain) & (strata(kind, labels) == stratum)]
             counts = np.bincount(cell, minlength=5)
             assert counts.max() - counts.min() <= 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_splits_without_a_test_domain(kind: Kind) -> None:
-    """Its samples, and others that are not kept, have no influence on the folds."""
-    samples = made(kind, 60)
-    groups = [f"g{row // 2}" if row % 3 else None for row in range(60)]
-    kept = np.arange(60) % 4 > 0
-    split = split_without(kind, samples, groups, 1, kept)
-    training = kept & (samples.domains != 1)
-    np.testing.assert_array_equal(split.training, training)
-    domains, folds = split.partitions
-    np.testing.assert_array_equal(domains[training], samples.domains[training])
-    rows = np.flatnonzero(training)
-    expected = folds_within(
-        kind, samples.labels[rows], samples.domains[rows], [groups[row] for row in rows]
-    )
-    np.testing.assert_array_equal(folds[training], expected)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("grouped", [False, True])
-def test_a_single_domain_is_split_into_folds(kind: Kind, grouped: bool) -> None:
-    samples = made(kind, n_domains=1)
-    groups = [f"g{row // 4}" for row in range(48)] if grouped else None
-    folds = folds_within(kind, samples.labels, samples.domains, groups)
-    outputs = literal(kind, samples, folds)
-    at = oracle.best_setting(kind, [outputs], None, [samples.labels], 0.5)
-    head = fit_head_of(kind, samples, 2, groups=groups)
-    np.testing.assert_array_equal(head.weights, PATHS[kind].fit(samples, 2, at).weights)
-    # of a single group nothing can be left out, so the first setting is taken
-    head = fit_head_of(kind, samples, 2, groups=["patient"] * 48)
-    np.testing.assert_array_equal(head.weights, PATHS[kind].fit(samples, 2, 0).weights)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_outputs_by_domain_choose_a_setting(kind: Kind, share: float) -> None:
-    samples = made(kind, 60)
-    split = split_without(kind, samples, test=1)
-    (outputs,) = PATHS[kind].predict(samples, 2, [split])
-    found = ByDomain.of(samples, split, outputs)
-    assert found.within is not None
-    for at, domain in enumerate((0, 2)):
-        rows = samples.domains[split.training] == domain
-        np.testing.assert_array_equal(found.left_out[at], outputs.partitions[0][:, rows])
-        np.testing.assert_array_equal(found.within[at], outputs.partitions[1][:, rows])
-        np.testing.assert_array_equal(found.labels[at], samples.labels[samples.domains == domain])
-    quality = [
-        outputs_of(kind).quality(each, found.labels).mean(axis=0)
-        for each in (found.left_out, found.within)
-    ]
-    expected = (share * quality[0] + (1 - share) * quality[1]).argmax()
-    assert found.best_settings(kind, [share]) == [expected]
-
-
-# --- outputs --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -224,144 +149,3 @@ def test_outputs(kind: Kind) -> None:
     logits = head.logits(features)
     logits = log_softmax(logits, axis=1) if kind == "classification" else logits
     np.testing.assert_allclose(head.values(features), meaning.values(logits))
-
-
-def test_errors_of_an_output_that_is_constant_count_as_they_are() -> None:
-    labels = [np.array([[1.0, 0.0], [1.0, 4.0]])]
-    (found,) = relative_errors([labels[0][None] + 3.0], labels)
-    np.testing.assert_allclose(found[0], [[3.0, 1.5], [3.0, 1.5]])
-
-
-# --- groups, classes, standardised samples --------------------------------------------------------
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(2, 40), st.integers(2, 4))
-def test_folds_keep_groups_whole(seed: int, n_groups: int, n_classes: int) -> None:
-    rng = np.random.default_rng(seed)
-    numbers = np.unique(rng.integers(0, n_groups, 120), return_inverse=True)[1]
-    labels = rng.integers(0, n_classes, 120)
-    names = [f"g{number}" for number in numbers]
-    for folds in (
-        grouped_folds(labels, numbers, 5),
-        folds_within("classification", labels, np.arange(120) % 3, names),
-    ):
-        for fold in range(5):
-            require_whole(numbers, np.flatnonzero(folds == fold), np.flatnonzero(folds != fold))
-        assert len(np.unique(folds)) == min(5, numbers.max() + 1)
-
-
-def test_numbers_and_shares_of_groups() -> None:
-    found = group_numbers(["b", None, "a", "b", None], 5)
-    assert found is not None
-    assert found.tolist() == [0, 1, 2, 0, 3]  # a sample without a group is one of its own
-    assert group_numbers(None, 3) is group_numbers([None] * 3, 3) is None
-    with pytest.raises(InputError, match="3 samples, but groups of 2; give one per sample"):
-        group_numbers(["a", "b"], 3)
-    rng = np.random.default_rng(0)
-    numbers = np.unique(rng.integers(0, 60, 600), return_inverse=True)[1]
-    labels = rng.integers(0, 3, len(numbers))
-    folds = grouped_folds(labels, numbers, 5)
-    table = np.array([[np.sum((folds == f) & (labels == c)) for c in range(3)] for f in range(5)])
-    assert np.abs(table / table.sum(axis=0) - 0.2).max() < 0.04
-
-
-def test_labels_that_vary() -> None:
-    source = ArraySource({"a": np.eye(4)}, ["cat", "cat", "cat", "dog"], ["x", "x", "y", "y"])
-    require_two_classes(np.empty(0, np.int64))
-    for domains in (None, ["y"], []):
-        require_classes_to_tell_apart(source, domains)
-    calls: list[tuple[Any, str]] = [
-        (lambda: require_classes_to_tell_apart(source, ["x"]), "one class, 'cat'"),
-        (lambda: require_two_classes(np.array([1, 1])), "one class, 1 "),
-        (lambda: require_two_classes(np.array([1, 1]), ["cat", "dog"]), r"'dog' \(2 samples\)"),
-    ]
-    for call, says in calls:
-        with pytest.raises(InputError, match=says):
-            call()
-
-
-def test_standardised_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven rows in blocks of three; the last feature is constant."""
-    monkeypatch.setattr(module, "_ROWS", 3)
-    rows = np.random.default_rng(0).normal(3, 2, size=(7, 4))
-    rows[:, 3] = 0.1
-    mean, std = mean_and_std(rows)
-    np.testing.assert_allclose(mean, rows.mean(axis=0))
-    np.testing.assert_allclose(std[:3], rows[:, :3].std(axis=0))
-    found = standardised(rows, mean, std, "float64")
-    np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-12)
-    np.testing.assert_allclose(found.std(axis=0), [1, 1, 1, 0])
-    assert standardised(rows, mean, std).dtype == np.float32
-    mean, std = mean_and_std(rows[:3])
-    assert mean[3] != 0.1  # rounded
-    assert std[3] == 0
-
-
-# --- fits that leave samples out ------------------------------------------------------------------
-
-
-def test_splits_by_left_out_domains() -> None:
-    """Each prediction is that of a direct fit without the fold, and no fit is made twice."""
-    samples = planted(60, 5, 3, 4)
-    folds = np.random.default_rng(0).permutation(60) % 5
-    folds[samples.domains == 3] = 7  # only samples that are not used are in this fold
-    training = samples.domains != 3
-    splits = [
-        Split(training, (samples.domains, folds)),
-        Split(samples.domains != 2, (samples.domains,)),  # shares fits with the first
-        Split.of(samples.domains, samples.domains // 2),
-    ]
-    sets: list[int] = []
-
-    def counted(given: Samples, *arguments: Any, **options: Any) -> Any:
-        sets.append(len(arguments[1]))
-        return left_out_ridges(given, *arguments, **options)
-
-    found = predict_splits_by(counted, samples, 3, splits)
-    masks = set()
-    for (training, partitions), (inside, rest) in zip(splits, found, strict=True):
-        for partition, outputs in zip(partitions, inside, strict=True):
-            for fold in np.unique(partition[training]):
-                rows = training & (partition == fold)
-                expected = _without(samples, ~training | rows, rows)
-                np.testing.assert_allclose(outputs[:, rows[training]], expected, atol=1e-6)
-                masks.add((~training | rows).tobytes())
-        assert rest.shape[1:] == ((~training).sum(), 3)
-        if not training.all():
-            np.testing.assert_allclose(
-                rest, _without(samples, ~training, ~training), rtol=1e-6, atol=1e-6
-            )
-            masks.add((~training).tobytes())
-    assert sets == [len(masks)]
-    (nothing,) = predict_splits_by(left_out_ridges, samples, 3, [Split(training | True, ())])
-    assert (nothing.partitions, nothing.rest.shape[1:]) == ([], (0, 3))  # is left out
-    assert len(masks) < sum(len(np.unique(p[t])) + 1 for t, parts in splits for p in parts)
-
-
-def _without(samples: Samples, left_out: Any, rows: Any) -> Any:
-    """Predictions of some samples by heads that are fitted without those that are left out."""
-    domains = np.where(rows, 1, 0)[rows | ~left_out]
-    kept = Samples(*(each[rows | ~left_out] for each in samples))._replace(domains=domains)
-    return left_out_ridges(kept, 3, [{1}])[0]
-
-
-def blas_pools() -> set[int]:
-    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
-
-
-def test_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small sets are computed at the same time, with one thread of BLAS each; others one by one."""
-    monkeypatch.setattr(left_out, "cpu_count", lambda: 2)
-    both = Barrier(2)
-
-    def wait(number: int) -> int:
-        both.wait(timeout=20)
-        return number
-
-    assert call_for_sets(wait, [(1,), (2,)], LARGE - 1, on_cpu=True) == [1, 2]
-    for size, on_cpu in ((LARGE, True), (1, False)):  # many calls: two threads would share them
-        assert len(set(call_for_sets(get_ident, [()] * 500, size, on_cpu=on_cpu))) == 1
-    with threadpool_limits(2, user_api="blas"):
-        if blas_pools() == {2}:  # else this BLAS cannot use two threads
-            assert call_for_sets(blas_pools, [()], 1, on_cpu=True) == [{1}]

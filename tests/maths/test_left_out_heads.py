@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
-from tests.heads.numbers import numbers, several_labels
-from tests.heads.planted import SETS, SHAPES, planted, scrambled
+from tests.heads.planted import SETS, SHAPES, numbers, planted, scrambled, several_labels
 from tests.oracles import outputs as oracle
 from tests.oracles import zero_shot as zero_shot_oracle
+from tests.oracles.logistic import minimum
 from tests.oracles.paths import left_out_path
 from tests.oracles.ridge import left_out_ridge, split_classes, split_ridge
 
 from oodzoo.core.backend import backend
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import Samples, normalise
-from oodzoo.linear.heads import paths, ridge
+from oodzoo.linear.heads import ridge
 from oodzoo.linear.heads.left_out import Split
-from oodzoo.linear.heads.linear import LinearHead, fit_head
+from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.linear.heads.multilabel import fit_label_head, left_out_labels
-from oodzoo.linear.heads.paths import C_GRID, label_likelihood, left_out_paths
+from oodzoo.linear.heads.paths import C_GRID, left_out_paths
 from oodzoo.linear.heads.regression import (
     fit_regression_head,
     left_out_regressions,
@@ -50,8 +50,10 @@ from oodzoo.linear.heads.zero_shot import (
 CS = (1e-3, 0.1, 1.0)
 
 
-def of_paths(samples: Samples, n: int, sets: Any, device: str | None = None) -> list[Any]:
-    return left_out_paths(samples, n, sets, Cs=CS, tol=1e-8, device=device)
+def of_paths(
+    samples: Samples, n: int, sets: Any, device: str | None = None, Cs: Any = CS
+) -> list[Any]:
+    return left_out_paths(samples, n, sets, Cs=Cs, tol=1e-8, device=device)
 
 
 def of_ridges(samples: Samples, n: int, sets: Any, device: str | None = None) -> list[Any]:
@@ -106,66 +108,6 @@ def test_classes_without_training_samples(
     np.testing.assert_array_equal(path, expected)
 
 
-@CLASSIFIERS
-@settings(max_examples=10, deadline=None)
-@given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 99))
-def test_order_units_and_names_do_not_matter(
-    predict: Any, expect: Any, settings_: Any, shape: tuple[int, int], seed: int
-) -> None:
-    samples = planted(*shape, 3, 3, seed)
-    # integers, so that they can be shifted and scaled without rounding
-    mean, std = samples.features.mean(axis=0), samples.features.std(axis=0)
-    samples = samples._replace(features=np.round(64 * (samples.features - mean) / std))
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(samples.labels))
-    unit, shifts = 2.0 ** rng.integers(-4, 5), rng.integers(-50, 50, shape[1])
-    other = Samples(
-        ((samples.features + shifts) * unit).astype(np.float32)[order],
-        samples.labels[order],
-        np.array([7, 1, 4])[samples.domains][order],
-    )
-    expected = predict(samples, 3, [{0}, {1, 2}])
-    found = predict(other, 3, [{7}, {1, 4}])
-    for one, two, left_out in zip(expected, found, [[0], [1, 2]], strict=True):
-        position = np.cumsum(np.isin(samples.domains, left_out)) - 1
-        rows = position[order[np.isin(samples.domains[order], left_out)]]
-        np.testing.assert_allclose(two, one[:, rows], rtol=1e-5, atol=1e-5)
-    rest = samples.domains != 2
-    alone = predict(Samples(*(each[rest] for each in samples)), 3, [{0}])[0]
-    pair = predict(samples, 3, [{0, 2}])[0][:, samples.domains[samples.domains != 1] == 0]
-    np.testing.assert_allclose(pair, alone, rtol=1e-5, atol=1e-5)
-
-
-# --- logistic regressions -------------------------------------------------------------------------
-
-
-def test_tolerance_settings_and_batches_of_paths(
-    device: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for shape in SHAPES:
-        samples = planted(*shape, 3, 4)
-        loose = left_out_paths(samples, 3, SETS, Cs=CS, device=device)
-        exact = left_out_paths(samples, 3, SETS, Cs=CS, tol=1e-8)
-        pairs = list(zip(loose, exact, strict=True))
-        assert 1e-6 < max(np.abs(np.exp(a) - np.exp(b)).max() for a, b in pairs) < 0.02
-    reverse = left_out_paths(samples, 3, SETS, Cs=CS[::-1], tol=1e-8)
-    np.testing.assert_allclose(reverse[0][::-1], exact[0], atol=1e-5)
-    for size in (0, 40_000):
-        monkeypatch.setattr(paths, "_DEVICE_BYTES", size)
-        found = left_out_paths(samples, 3, SETS, Cs=CS, device=device)
-        for one, two in zip(loose, found, strict=True):
-            np.testing.assert_allclose(one, two, atol=1e-5)
-
-
-def test_likelihood_of_labels() -> None:
-    """Class 2 was not in training."""
-    path = np.full((2, 3, 3), -np.inf)
-    path[:, :, :2] = np.log([[[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]], [[0.25, 0.75]] * 3])
-    found = label_likelihood(path, np.array([0, 1, 2]))
-    np.testing.assert_allclose(found, [np.log(0.5 * 0.8) / 2, np.log(0.25 * 0.75) / 2])
-    assert label_likelihood(path, np.array([2, 2, 2])).tolist() == [0, 0]
-
-
 # --- several labels -------------------------------------------------------------------------------
 
 
@@ -196,8 +138,7 @@ def test_log_odds_of_several_labels(n: int, d: int) -> None:
     assert (head.kind, head.C) == ("multilabel", 0.1)
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0])
-@pytest.mark.parametrize("n_labels", [1, 3])
+@pytest.mark.parametrize(("value", "n_labels"), [(0.0, 1), (1.0, 3)])
 def test_a_label_of_no_or_all_samples_has_the_log_odds_of_its_rate(
     value: float, n_labels: int
 ) -> None:
@@ -214,24 +155,24 @@ def test_a_label_of_no_or_all_samples_has_the_log_odds_of_its_rate(
     assert head.bias[0] == pytest.approx((2 * value - 1) * np.log(20.5 / 0.5))
 
 
-# --- numbers --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("n", "d"), [(60, 5), (24, 40)])
 def test_regressions(n: int, d: int) -> None:
     samples = numbers(n, d, 2, 3)
+    samples.features[:, 1] = 3.0
     for left_out in ({0}, {1, 2}):
-        (found,) = left_out_regressions(samples, 2, [left_out])
         out = np.isin(samples.domains, list(left_out))
-        parts: list[Any] = [each[~out] for each in samples]
-        training = Samples(*parts)
+        # the labels of left-out samples do not matter
+        changed = samples._replace(labels=np.where(out[:, None], 1e6, samples.labels))
+        (found,) = left_out_regressions(changed, 2, [left_out])
+        kept: list[Any] = [each[~out] for each in samples]
+        training = Samples(*kept)
         for path, value in zip(found, RIDGES, strict=True):
-            others = samples.features[out]
-            expected = oracle.regression(training.features, training.labels, others, value)
+            _, expected = split_ridge(*samples[:2], np.where(out, -1, np.arange(n) % 2), value)
             np.testing.assert_allclose(path, expected, rtol=1e-6, atol=1e-6)
             head = fit_regression_head(training, 2, value)
-            np.testing.assert_allclose(head.values(others), path, rtol=1e-6, atol=1e-6)
+            np.testing.assert_allclose(head.values(samples.features[out]), path, rtol=1e-6)
     assert head.kind == "regression"
+    assert not head.weights[:, 1].any()
     with pytest.raises(ValueError, match="no probabilities"):
         head.probabilities(samples.features)
     splits = [Split(samples.domains != 1, (samples.domains,)), Split.of(np.arange(n) % 5)]
@@ -242,35 +183,6 @@ def test_regressions(n: int, d: int) -> None:
             literal = split_ridge(samples.features, samples.labels, folds, value)
             np.testing.assert_allclose(inside[at], literal[0], rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(rest[at], literal[1], rtol=1e-8, atol=1e-8)
-
-
-@settings(max_examples=10, deadline=None)
-@given(st.integers(0, 1000), st.floats(-1e3, 1e3), st.floats(0.01, 1e3))
-def test_regressions_follow_units_and_order(seed: int, shift: float, scale: float) -> None:
-    """Neither the labels of left-out samples nor constant features matter."""
-    samples = numbers(30, 6, 2, 3, seed)
-    features = samples.features.copy()
-    features[:, 1] = 3.0
-    samples = samples._replace(features=features)
-    (one,) = left_out_regressions(samples, 2, [{0}])
-    labels = scale * samples.labels[:, ::-1] + shift
-    labels = np.where(samples.domains[:, None] == 0, 1e6, labels)
-    (two,) = left_out_regressions(samples._replace(labels=labels), 2, [{0}])
-    np.testing.assert_allclose(two, scale * one[:, :, ::-1] + shift, rtol=1e-7, atol=1e-7 * scale)
-    assert fit_regression_head(samples, 2, 0.1).weights[0, 1] == 0
-
-
-def test_a_feature_that_varies_in_a_left_out_domain_only_does_not_explode() -> None:
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(90, 6)).astype(np.float32)
-    X[:60, 5] *= 1e-3  # almost constant in the training domains
-    Y = X[:, :1] + 0.3 * rng.normal(size=(90, 1))
-    (found,) = left_out_regressions(Samples(X, Y, np.repeat([0, 1, 2], 30)), 1, [{2}])
-    for predicted in found:
-        assert np.abs(predicted).max() < 2 * np.abs(Y).max()
-
-
-# --- ridge regressions of classes -----------------------------------------------------------------
 
 
 def test_ridge_heads(device: str | None) -> None:
@@ -292,19 +204,6 @@ def test_ridge_heads(device: str | None) -> None:
         for (_, temperature), path in zip(SETTINGS, found, strict=True):
             expected = np.log(softmax(temperature * np.array([0.75, 0.25])))
             np.testing.assert_allclose(path, np.tile(expected, (2, 1)), rtol=1e-6)
-
-
-def test_the_penalty_of_a_ridge_head() -> None:
-    """A scaled feature has the mean square v / (v + m), where m is the mean of all v."""
-    samples = planted(40, 6, 3, 4)
-    samples.features[:, 2] = 0.1
-    head = fit_ridge_head(samples, 4, 0.5, 4.0)
-    variances = samples.features.astype(np.float64).var(axis=0)
-    unit = sum(v / (v + variances.mean()) for v in variances)
-    np.testing.assert_allclose(head.C, 1 / (0.5 * unit), rtol=1e-6)
-    assert (head.weights[:, 2] == 0).all()
-    assert (np.delete(head.weights[:3], 2, axis=1) != 0).all()
-    assert np.isneginf(head.logits(samples.features)[:, 3]).all()  # a class without samples
 
 
 def some_split(n: int) -> Split:
@@ -338,18 +237,6 @@ def test_splits_equal_fits_to_the_other_folds(
                     np.testing.assert_allclose(found.rest[at], outside, rtol=1e-8, atol=1e-8)
 
 
-@pytest.mark.parametrize(
-    ("n", "d", "form"), [(300, 5, "_predict_primal"), (24, 60, "_predict_dual")]
-)
-def test_the_form_with_less_work_is_used(
-    n: int, d: int, form: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    other = "_predict_dual" if form == "_predict_primal" else "_predict_primal"
-    monkeypatch.delattr(ridge, other)
-    samples, on = planted(n, d, 3, 4), backend()
-    solve_split(samples.features, np.ones((n, 1)), Split.of(samples.domains), RIDGES, on)
-
-
 def test_classes_of_splits(device: str | None) -> None:
     """Class 2 is in one domain only, class 3 in no training sample, class 4 nowhere."""
     for shape in SHAPES:
@@ -369,9 +256,6 @@ def test_classes_of_splits(device: str | None) -> None:
         without = split.partitions[0][split.training] == 1
         assert np.isneginf(found[0].partitions[0][:, without, 2]).all()
         assert np.isfinite(found[0].partitions[0][:, ~without, 2]).all()
-
-
-# --- heads that start from embeddings of the classes ----------------------------------------------
 
 
 def texts(n_classes: int, d: int, seed: int = 0) -> LinearHead:
@@ -421,75 +305,38 @@ def test_heads_that_start_from_given_logits(n_classes: int, device: str | None) 
             Z = (X - X[~rows].mean(axis=0)) / X[~rows].std(axis=0)
             for at, C in enumerate(CS):
                 y = samples.labels[~rows]
-                both = zero_shot_oracle.started_head(Z[~rows], y, offset[~rows], C)
+                both = minimum(Z[~rows], y, C, n_classes, offset[~rows])
                 logits = offset[rows] + Z[rows] @ both[:, :-1].T + both[:, -1]
                 np.testing.assert_allclose(path[at], log_softmax(logits, axis=1), atol=2e-4)
         Z = (X - X.mean(axis=0)) / X.std(axis=0)
         fitted = fit_from_zero_shot(samples, n_classes, 0.1, head)
-        both = zero_shot_oracle.started_head(Z, samples.labels, offset, 0.1)
+        both = minimum(Z, samples.labels, 0.1, n_classes, offset)
         expected = softmax(offset + Z @ both[:, :-1].T + both[:, -1], axis=1)
         np.testing.assert_allclose(fitted.probabilities(X), expected, atol=1e-3)
         assert fitted.C == 0.1
 
 
-def test_texts_that_say_all_or_nothing(device: str | None) -> None:
-    samples = unit_samples((48, 24), 3)
-    (found,) = left_out_from_zero_shot(samples, 4, [{0}], zero_shot=texts(4, 24), device=device)
-    assert np.isneginf(found[:, :, 3]).all()  # a class without training samples
-    np.testing.assert_allclose(np.exp(found).sum(axis=2), 1, rtol=1e-5)
-    # texts that are right already: nothing is left to learn, and the fit ends
-    means = np.stack([samples.features[samples.labels == c].mean(axis=0) for c in range(3)])
-    head = zero_shot_head(1e4 * means, 1.0)
-    right = head.logits(samples.features).argmax(axis=1) == samples.labels
-    kept = Samples(*(each[right] for each in samples))
-    (found,) = left_out_from_zero_shot(kept, 3, [{0}], zero_shot=head, device=device)
-    assert np.isfinite(found).all()
-    assert (found[0].argmax(axis=1) == kept.labels[kept.domains == 0]).mean() > 0.9
-    # a strong penalty leaves the zero-shot weights
-    head = texts(3, 24)
-    fitted = fit_from_zero_shot(samples, 3, 1e-9, head)
-    np.testing.assert_allclose(fitted.weights, head.weights, atol=1e-4)
-    assert fitted.bias.mean() == pytest.approx(-1.5, abs=1e-3)
-    assert np.abs(fit_head(samples, 3, C=1e-9).weights).max() < 1e-4
-
-
-# --- what cannot be fitted ------------------------------------------------------------------------
-
 SOME = planted(20, 3, 2, 2)
 NUMBERS = numbers(30, 4, 1, 3)
 
 
+def changed(labels: Any) -> Samples:
+    return NUMBERS._replace(labels=labels)
+
+
 @pytest.mark.parametrize(
-    ("says", "function", "arguments"),
+    ("says", "call"),
     [
-        (
-            r"C must be one or more numbers above 0, got \[0\]",
-            left_out_paths,
-            (SOME, 2, [{0}], [0]),
-        ),
-        ("C must be one or more numbers above 0", fit_label_head, (NUMBERS, 1, 0.0)),
-        ("ridge must be a number above 0, got 0.0", fit_regression_head, (NUMBERS, 1, 0.0)),
-        ("must be numbers above 0, got 0.1 and -1.0", fit_ridge_head, (SOME, 2, 0.1, -1.0)),
-        ("must be numbers above 0, got nan", fit_ridge_head, (SOME, 2, np.nan, 2.0)),
-        ("two classes", fit_ridge_head, (planted(20, 3, 1, 2), 2, 0.1, 2.0)),
-        *(
-            (says, function, (NUMBERS._replace(labels=labels), 1, at))
-            for labels, says in (
-                (np.zeros(30), "with 1 column, got shape"),
-                (np.full((30, 1), np.nan), "finite"),
-            )
-            for function, at in ((left_out_regressions, [{0}]), (fit_regression_head, 1.0))
-        ),
+        (r"one or more numbers above 0, got \[0\]", lambda: of_paths(SOME, 2, [{0}], Cs=[0])),
+        ("C must be one or more numbers above 0", lambda: fit_label_head(NUMBERS, 1, 0.0)),
+        ("ridge must be a number above 0, got 0.0", lambda: fit_regression_head(NUMBERS, 1, 0.0)),
+        ("must be numbers above 0, got 0.1 and -1.0", lambda: fit_ridge_head(SOME, 2, 0.1, -1.0)),
+        ("two classes", lambda: fit_ridge_head(planted(20, 3, 1, 2), 2, 0.1, 2.0)),
+        ("with 1 column, got", lambda: fit_regression_head(changed(np.zeros(30)), 1, 1.0)),
+        ("finite", lambda: left_out_regressions(changed(np.full((30, 1), np.nan)), 1, [{0}])),
+        (r"not all, of the domains \[0, 1\], got", lambda: of_ridges(SOME, 2, [{0}, {0, 1}])),
     ],
 )
-def test_what_cannot_be_fitted(says: str, function: Any, arguments: Any) -> None:
-    named = {"Cs": arguments[3]} if function is left_out_paths else {}
+def test_what_cannot_be_fitted(says: str, call: Callable[[], Any]) -> None:
     with pytest.raises(InputError, match=says):
-        function(*(arguments[:3] if named else arguments), **named)
-
-
-def test_domains_that_cannot_be_left_out() -> None:
-    some: list[Set[int]] = [set(), {0, 1}, {2}]
-    for left_out in some:
-        with pytest.raises(InputError, match=r"not all, of the domains \[0, 1\], got"):
-            left_out_ridges(SOME, 2, [{0}, left_out])
+        call()

@@ -46,21 +46,6 @@ def whitened(features: Floats, p: int) -> Floats:
     return np.stack([features @ vectors[:, at] / math.sqrt(values[at]) for at in largest], axis=1)
 
 
-def rand_index(first: Sequence[int], second: Sequence[int]) -> float:
-    """Adjusted Rand index, by counting pairs."""
-    n = len(first)
-    both = one = two = 0
-    for i in range(n):
-        for j in range(i):
-            in_first, in_second = first[i] == first[j], second[i] == second[j]
-            both += in_first and in_second
-            one += in_first
-            two += in_second
-    pairs = n * (n - 1) / 2
-    expected, most = one * two / pairs, (one + two) / 2
-    return 1.0 if most == expected else (both - expected) / (most - expected)
-
-
 def separability(
     coordinates: Floats, codes: Sequence[int], folds: Sequence[Sequence[int]]
 ) -> float:

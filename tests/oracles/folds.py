@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.oracles.unseen import Domains, one_hot
+from tests.oracles.unseen import Domains, centred, one_hot, ridge_regression, skill
 
 from oodzoo.ranking.ridge import RIDGES
 
@@ -32,34 +32,13 @@ def pooled(data: Domains, names: Sequence[str]) -> Part:
     return np.vstack([data[k][0] for k in names]), np.concatenate([data[k][1] for k in names])
 
 
-def outputs(training: Part, Phi: Floats, n_classes: int, relative: float) -> Floats:
-    """Predictions ȳ + Wᵀ(φ - μ), W = (Σ + δI)⁻¹ Σ_xy; δ relative to the mean eigenvalue of Σ."""
-    X, Y = training[0], one_hot(training[1], n_classes)
-    n, d = X.shape
-    mu, frequencies = X.mean(axis=0), Y.mean(axis=0)
-    covariance = (X - mu).T @ (X - mu)
-    W = np.zeros((d, n_classes))
-    if np.ptp(X, axis=0).any():
-        delta = relative * float(np.trace(covariance)) / min(n, d)
-        W = np.linalg.inv(covariance + delta * np.eye(d)) @ (X - mu).T @ (Y - frequencies)
-    return np.stack([frequencies + (phi - mu) @ W for phi in Phi])
-
-
-def skill(training: Part, target: Part, n_classes: int, relative: float) -> float:
-    """Share of the variance of the labels that is predicted, in [0, 1]; NaN for a single class."""
-    Y = one_hot(target[1], n_classes)
-    own = Y.mean(axis=0)
-    error = variance = 0.0
-    for y, output in zip(Y, outputs(training, target[0], n_classes, relative), strict=True):
-        error += float(sum((y - output) ** 2))
-        variance += float(sum((y - own) ** 2))
-    return min(max(1 - error / variance, 0.0), 1.0) if variance > 0 else math.nan
-
-
 def predict(training: Part, Phi: Floats, n_classes: int, relative: float) -> list[int]:
     """The class of the highest output of each sample, among the classes of the training data."""
+    X, Y = training[0], one_hot(training[1], n_classes)
+    mu, frequencies = X.mean(axis=0), Y.mean(axis=0)
+    W = ridge_regression(centred(X), Y - frequencies, relative)
     known = sorted(set(training[1].tolist()))
-    each = outputs(training, Phi, n_classes, relative)
+    each = [frequencies + (phi - mu) @ W for phi in Phi]
     return [max(known, key=lambda c: row[c]) for row in each]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,14 +20,19 @@ def objective(
     return float(total + np.sum(weights**2) / (2 * C))
 
 
-def minimum(X: NDArray[Any], y: NDArray[Any], C: float, n_classes: int) -> NDArray[Any]:
-    """Weights and, in the last column, bias, by a solver that knows nothing of the problem."""
+def minimum(
+    X: NDArray[Any], y: NDArray[Any], C: float, n_classes: int, offset: Any = 0.0
+) -> NDArray[Any]:
+    """Weights and, in the last column, bias, by a solver that knows nothing of the problem.
+
+    They are added to given logits, the offset (n, C).
+    """
     d = X.shape[1]
     onehot = np.eye(n_classes)[y]
 
     def value_and_gradient(flat: NDArray[Any]) -> tuple[float, NDArray[Any]]:
         both = flat.reshape(n_classes, d + 1)
-        logits = X @ both[:, :-1].T + both[:, -1]
+        logits = offset + X @ both[:, :-1].T + both[:, -1]
         logits -= logits.max(axis=1, keepdims=True)
         logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
         value = -np.sum(logp * onehot) + np.sum(both[:, :-1] ** 2) / (2 * C)
@@ -47,24 +51,3 @@ def minimum(X: NDArray[Any], y: NDArray[Any], C: float, n_classes: int) -> NDArr
     )
     both: NDArray[Any] = found.x.reshape(n_classes, d + 1)
     return both
-
-
-def direction(
-    gradient: NDArray[Any],
-    pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]],
-    metric: NDArray[Any],
-) -> NDArray[Any]:
-    """-Hg by the matrix H of BFGS itself, from steps s and changes y, the oldest first.
-
-    Inner products are aᵀKb for the metric K. H starts as the identity times sᵀy / yᵀy of the latest
-    pair.
-    """
-    K, eye = metric, np.eye(len(gradient))
-    s, y = pairs[-1]
-    H = (s @ K @ y) / (y @ K @ y) * eye
-    for s, y in pairs:
-        product = s @ K @ y
-        left = eye - np.outer(s, K @ y) / product
-        H = left @ H @ (eye - np.outer(y, K @ s) / product) + np.outer(s, K @ s) / product
-    result: NDArray[Any] = -H @ gradient
-    return result

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from sklearn.covariance import ledoit_wolf_shrinkage
 from tests.oracles import bayes
 
 
@@ -67,23 +68,10 @@ def h_score(X: Any, y: Any) -> float:
     return float(np.trace(np.linalg.pinv(total, rcond=1e-10, hermitian=True) @ between))
 
 
-def ledoit_wolf_shrinkage(X: Any) -> float:
-    """Ledoit and Wolf 2004, section 3.2, with their norm ‖A‖² = tr(AAᵀ)/d."""
-    n, d = X.shape
-    if d == 1:
-        return 0.0
-    S = covariance(X, n)
-    Z = X - sum(X) / n
-    m = np.trace(S) / d
-    distance = np.sum((S - m * np.eye(d)) ** 2) / d
-    error = sum(np.sum((np.outer(z, z) - S) ** 2) / d for z in Z) / n**2
-    return float(min(error, distance) / distance)
-
-
 def regularized_h_score(X: Any, y: Any) -> float:
     """Ibrahim et al. 2022, section 4."""
     n, d = X.shape
-    alpha = ledoit_wolf_shrinkage(X)
+    alpha = float(ledoit_wolf_shrinkage(X)) if d > 1 else 0.0
     S = covariance(X, n)
     shrunk = (1 - alpha) * S + alpha * np.trace(S) / d * np.eye(d)
     between = covariance(class_average(X, y), n - 1)
@@ -161,12 +149,7 @@ def published_logme_of_columns(X: Any, Y: Any) -> float:
 
 
 def knn(
-    X: Any,
-    y: Any,
-    domains: Any,
-    k: int = 200,
-    temperature: float = 0.07,
-    with_ties: bool = False,
+    X: Any, y: Any, domains: Any, k: int = 200, temperature: float = 0.07, with_ties: bool = False
 ) -> float:
     """Wu et al. 2018, section 3.4, on each domain with the neighbours of all others.
 

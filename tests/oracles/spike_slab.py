@@ -1,7 +1,7 @@
 """Slow and literal twin of the feature selection: one coordinate at a time, from the formulae.
 
 Nothing is shared with the library. Expectations are written out where they are used, the data come
-as Φ and y, and the bound has all its terms, so that it also holds between the E- and the M-step.
+as Φ and y, and the bound has all its terms.
 """
 
 from __future__ import annotations
@@ -85,40 +85,30 @@ def bound(Phi: Floats, y: Floats, m: Floats, lam: Floats, q: Hyper, prior: Hyper
 
 def fit(
     Phi: Floats, y: Floats, start: Floats, iterations: int
-) -> tuple[Floats, Floats, list[float], list[float]]:
-    """π, m, the bound after each single update, and the bound after each iteration."""
+) -> tuple[Floats, Floats, list[float]]:
+    """π, m, and the bound after each iteration."""
     n, d = Phi.shape
     prior = Hyper.paper(d)
     q = prior.copy()
     m, lam = start.copy(), 1 / np.maximum(start**2, 1e-12)
-    steps: list[float] = []
-    ends: list[float] = []
-
-    def note() -> None:
-        steps.append(bound(Phi, y, m, lam, q, prior))
-
+    bounds: list[float] = []
     for _ in range(iterations):
         q.noise1 = prior.noise1 + n
         q.noise2 = 1 / (1 / prior.noise2 + expected_residual(Phi, y, m, lam))
-        note()
         beta = q.noise1 * q.noise2
         for i in range(d):
             w2 = m[i] ** 2 + 1 / lam[i]
             slab, spike = q.slab1[i] * q.slab2[i], q.spike1[i] * q.spike2[i]
             logs = mean_log(q.slab1[i], q.slab2[i]) - mean_log(q.spike1[i], q.spike2[i])
             q.odds[i] = prior.odds[i] + 0.5 * logs - 0.5 * (slab - spike) * w2
-            note()
             q.slab1[i] = prior.slab1[i] + q.pi[i]
             q.slab2[i] = 1 / (1 / prior.slab2[i] + q.pi[i] * w2)
             q.spike1[i] = prior.spike1[i] + 1 - q.pi[i]
             q.spike2[i] = 1 / (1 / prior.spike2[i] + (1 - q.pi[i]) * w2)
-            note()
             slab, spike = q.slab1[i] * q.slab2[i], q.spike1[i] * q.spike2[i]
             lam[i] = beta * np.sum(Phi[:, i] ** 2) + q.pi[i] * slab + (1 - q.pi[i]) * spike
             others = y - Phi @ m + Phi[:, i] * m[i]
             m[i] = beta * np.sum(Phi[:, i] * others) / lam[i]
-            note()
         prior = q.copy()
-        note()
-        ends.append(steps[-1])
-    return q.pi, m, steps, ends
+        bounds.append(bound(Phi, y, m, lam, q, prior))
+    return q.pi, m, bounds

@@ -43,6 +43,11 @@ def ridge_regression(Psi: Floats, Y: Floats, relative: float) -> Floats:
     return weights
 
 
+def centred(X: Floats) -> Floats:
+    """Features minus their mean: zeros where all samples are equal, up to rounding."""
+    return X - X.mean(axis=0) if np.ptp(X, axis=0).any() else np.zeros(X.shape)
+
+
 def skill(
     source: tuple[Floats, NDArray[np.int64]],
     target: tuple[Floats, NDArray[np.int64]],
@@ -53,7 +58,7 @@ def skill(
     Phi_e, Y_e = source[0], one_hot(source[1], n_classes)
     Phi_k, Y_k = target[0], one_hot(target[1], n_classes)
     mu, frequencies = Phi_e.mean(axis=0), Y_e.mean(axis=0)
-    W = ridge_regression(Phi_e - mu, Y_e - frequencies, relative)
+    W = ridge_regression(centred(Phi_e), Y_e - frequencies, relative)
     own_frequencies = Y_k.mean(axis=0)
     error = variance = 0.0
     for phi, y in zip(Phi_k, Y_k, strict=True):
@@ -63,18 +68,6 @@ def skill(
     if variance == 0:
         return math.nan
     return min(max(1 - error / variance, 0.0), 1.0)
-
-
-def predicted_class(
-    source: tuple[Floats, NDArray[np.int64]], phi: Floats, n_classes: int, relative: float
-) -> int:
-    """The class with the highest prediction among those that the source has."""
-    Phi_e, Y_e = source[0], one_hot(source[1], n_classes)
-    mu, frequencies = Phi_e.mean(axis=0), Y_e.mean(axis=0)
-    W = ridge_regression(Phi_e - mu, Y_e - frequencies, relative)
-    outputs = frequencies + (phi - mu) @ W
-    present = [c for c in range(n_classes) if frequencies[c] > 0]
-    return max(present, key=lambda c: float(outputs[c]))
 
 
 def pairs(

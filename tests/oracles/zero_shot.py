@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import scipy.optimize
 from numpy.typing import NDArray
 
 
@@ -35,33 +34,3 @@ def accuracy(X: NDArray[Any], T: NDArray[Any], y: Any, domains: Any = None) -> f
             right += each.index(max(each)) == y[i]
         found.append(right / len(rows))
     return sum(found) / len(found)
-
-
-def started_head(
-    Z: NDArray[Any], y: NDArray[Any], offset: NDArray[Any], C: float
-) -> NDArray[np.float64]:
-    """Weights and, in the last column, bias that are added to given logits (n, C).
-
-    They minimise the sum of -ln p(y|z) plus ‖W‖²/2C, by a solver that knows nothing of the problem.
-    """
-    n_classes, d = offset.shape[1], Z.shape[1]
-    onehot = np.eye(n_classes)[y]
-
-    def value_and_gradient(flat: NDArray[Any]) -> tuple[float, NDArray[Any]]:
-        both = flat.reshape(n_classes, d + 1)
-        outputs = offset + Z @ both[:, :-1].T + both[:, -1]
-        outputs = outputs - outputs.max(axis=1, keepdims=True)
-        logp = outputs - np.log(np.exp(outputs).sum(axis=1, keepdims=True))
-        residuals = np.exp(logp) - onehot
-        gradient = np.column_stack([residuals.T @ Z + both[:, :-1] / C, residuals.sum(axis=0)])
-        return -np.sum(logp * onehot) + np.sum(both[:, :-1] ** 2) / (2 * C), gradient.ravel()
-
-    found = scipy.optimize.minimize(
-        value_and_gradient,
-        np.zeros(n_classes * (d + 1)),
-        jac=True,
-        method="L-BFGS-B",
-        options={"gtol": 1e-9, "ftol": 0.0, "maxiter": 20_000, "maxfun": 40_000},
-    )
-    both: NDArray[np.float64] = found.x.reshape(n_classes, d + 1)
-    return both

@@ -88,13 +88,15 @@ def simulate_models(
     return features, y, domains
 
 
+def by_domain(features: dict[str, Any], y: Any, domains: Any) -> dict[str, Data]:
+    names = np.unique(domains).tolist()
+    return {m: {d: (X[domains == d], y[domains == d]) for d in names} for m, X in features.items()}
+
+
 def saved(folder: Path, *data: Any, **logits: Any) -> oodzoo.FeatureStore:
     features, y, domains = data
     np.savez(folder / "f.npz", labels=y.astype(str), domains=domains, **features, **logits)
     return import_features([folder / "f.npz"], folder / "store")
-
-
-# --- domains that are hard to compute with, or that leave something undefined ---------------------
 
 
 def moved(data: Data, size: float) -> Data:

@@ -1,4 +1,4 @@
-"""Diagnoses of classes, numbers and labels, against scikit-learn and loops."""
+"""Diagnoses of classes, numbers and labels, and metrics, against scikit-learn and loops."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ from oodzoo.tasks.diagnosis.classes import (
 from oodzoo.tasks.diagnosis.labels import LabelDiagnosis, LabelFigures, diagnose_labels
 from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis, diagnose_numbers
 from oodzoo.tasks.diagnosis.reliability import Bin, Reliability, merged, reliability
+from oodzoo.tasks.metrics import contributions, metric
 
 SEEDS = st.integers(0, 2**32 - 1)
 NAMES = ("ant", "bee", "cat", "dog")
@@ -73,9 +74,6 @@ def of_labels(seed: int) -> LabelDiagnosis:
 
 def of_numbers(seed: int) -> NumberDiagnosis:
     return diagnose_numbers(*numbers(seed), ("age", "height"), paths=paths(), domains="photo")
-
-
-# --- classes -------------------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)
@@ -132,23 +130,20 @@ def test_classes_without_images_or_predictions_have_no_figures() -> None:
 
 @given(seed=SEEDS, cut=st.integers(1, N - 1))
 def test_domains_add_up_to_the_whole(seed: int, cut: int) -> None:
+    """Classes of some domains only are added."""
     whole = of_classes(seed)
     found = add_up([of_classes(seed, slice(cut)), of_classes(seed, slice(cut, None))])
     assert found.confusion == whole.confusion
     assert found.mistakes == whole.mistakes
     assert found.reliability.error == pytest.approx(whole.reliability.error)
-
-
-def test_other_classes_are_added() -> None:
+    for mine, expected in zip(found.reliability.bins, whole.reliability.bins, strict=True):
+        assert vars(mine) == pytest.approx(vars(expected))
     p = np.array([[0.9, 0.1]])
     one = diagnose_classes(p, np.array([0]), ["a", "b"], paths=["x"], domains="d")
     two = diagnose_classes(p, np.array([1]), ["c", "a"], paths=["y"], domains="e")
-    found = add_up([one, two])
-    assert found.classes == ("a", "b", "c")
-    assert found.confusion == ((1, 0, 1), (0, 0, 0), (0, 0, 0))
-
-
-# --- labels --------------------------------------------------------------------------------------
+    other = add_up([one, two])
+    assert other.classes == ("a", "b", "c")
+    assert other.confusion == ((1, 0, 1), (0, 0, 0), (0, 0, 0))
 
 
 @settings(max_examples=25, deadline=None)
@@ -190,9 +185,6 @@ def test_the_most_confident_mistake_of_each_image_is_listed() -> None:
     assert [(each.path, each.domain) for each in few.mistakes] == [("a", "d")]
 
 
-# --- numbers -------------------------------------------------------------------------------------
-
-
 @settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
 def test_figures_of_numbers_are_those_of_scikit_learn(seed: int) -> None:
@@ -231,34 +223,10 @@ def test_equal_values_are_in_one_range_and_exact_predictions_no_errors() -> None
     assert exact.per_output["y"].largest == ()
 
 
-# --- calibration ---------------------------------------------------------------------------------
-
-
 def sure(seed: int, n: int = 60) -> tuple[Any, Any]:
     rng = np.random.default_rng(seed)
     confidence = rng.random(n)
     return confidence, rng.random(n) < confidence**2
-
-
-@given(seed=SEEDS, n_bins=st.integers(1, 20))
-def test_bins_are_those_of_a_loop(seed: int, n_bins: int) -> None:
-    confidence, correct = sure(seed)
-    found = reliability(confidence, correct, n_bins)
-    bins, error = iter(found.bins), 0.0
-    for b in range(n_bins):
-        rows = [r for r, c in enumerate(confidence) if b / n_bins < c <= (b + 1) / n_bins]
-        if not rows:
-            continue
-        mine = next(bins)
-        mean, right = np.mean(confidence[rows]), np.mean(correct[rows])
-        assert (mine.low, mine.high) == (100 * b / n_bins, 100 * (b + 1) / n_bins)
-        counted = (mine.images, mine.confidence, mine.accuracy)
-        assert counted == pytest.approx((len(rows), 100 * mean, 100 * right))
-        error += len(rows) / 60 * abs(right - mean)
-    assert next(bins, None) is None
-    assert found.error == pytest.approx(100 * error)
-    assert (found.images, found.accuracy) == pytest.approx((60, 100 * correct.mean()))
-    assert found.confidence == pytest.approx(100 * confidence.mean())
 
 
 def test_bins_are_those_of_scikit_learn() -> None:
@@ -269,22 +237,6 @@ def test_bins_are_those_of_scikit_learn() -> None:
     assert [each.confidence for each in found.bins] == pytest.approx(100 * mean)
     certain = reliability(np.array([0.0, 1.0]), np.array([False, True]), 4)
     assert certain == Reliability((Bin(0, 25, 1, 0, 0), Bin(75, 100, 1, 100, 100)), 0.0)
-
-
-@given(seed=SEEDS, cut=st.integers(1, 59))
-def test_parts_together_are_the_whole(seed: int, cut: int) -> None:
-    confidence, correct = sure(seed)
-    whole = reliability(confidence, correct)
-    parts = [reliability(confidence[s], correct[s]) for s in (slice(cut), slice(cut, None))]
-    found = merged(parts)
-    assert found.error == pytest.approx(whole.error)
-    for mine, expected in zip(found.bins, whole.bins, strict=True):
-        assert (mine.low, mine.high, mine.images) == (expected.low, expected.high, expected.images)
-        assert mine.confidence == pytest.approx(expected.confidence)
-        assert mine.accuracy == pytest.approx(expected.accuracy)
-
-
-# --- all -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("made", [of_classes, of_labels, of_numbers])
@@ -316,3 +268,52 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def case_of(seed: int, kind: str, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    if kind == "regression":
+        labels = rng.normal(size=(n, 3)) * [1, 10, 100] + [0, 5, -50]
+        return labels + rng.normal(size=(n, 3)) * [0.3, 20, 10], labels
+    labels = (rng.random((n, 3)) < [0.2, 0.5, 0.9]).astype(float)
+    labels[0], labels[1] = 1, 0
+    return (0.5 * labels + rng.random((n, 3))).round(1), labels
+
+
+def test_a_label_that_no_sample_has_does_not_count() -> None:
+    labels = np.array([[1.0, 0], [0, 0], [1, 0]])
+    scores = np.array([[0.9, 0.9], [0.1, 0.2], [0.8, 0.1]])
+    assert metric("multilabel", scores, labels) == 1
+    assert metric("multilabel", scores[:, 1:], labels[:, 1:]) == 0
+
+
+def test_constant_labels_are_explained_only_if_they_are_predicted_exactly() -> None:
+    labels = np.full((5, 1), 3.0)
+    assert metric("regression", labels, labels) == 1
+    assert metric("regression", labels + 1, labels) == 0
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_contributions_vary_as_the_metric_does(kind: str) -> None:
+    """The variance of the mean of the contributions is close to that of a bootstrap."""
+    predicted, labels = case_of(3, kind, n=400)
+    rng = np.random.default_rng(0)
+    draws = [rng.integers(0, 400, 400) for _ in range(400)]
+    spread = np.std([metric(kind, predicted[d], labels[d]) for d in draws])  # type: ignore[arg-type]
+    values = contributions(kind, predicted, labels)  # type: ignore[arg-type]
+    assert values.std() / 20 == pytest.approx(spread, rel=0.15)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=SEEDS)
+def test_contributions_to_the_average_precision_are_its_derivatives(seed: int) -> None:
+    """A little more weight on a sample changes the metric by its contribution."""
+    predicted, labels = case_of(seed, "multilabel", n=12)
+    found = contributions("multilabel", predicted[:, :1], labels[:, :1])
+    has = labels[:, 0] > 0.5
+    for sample in range(12):
+        weights = np.full(12, 1.0)
+        weights[sample] += 1e-6
+        weighted = average_precision_score(has, predicted[:, 0], sample_weight=weights)
+        change = (weighted - found.mean()) / 1e-6 * 12
+        assert found[sample] - found.mean() == pytest.approx(change, abs=1e-3)

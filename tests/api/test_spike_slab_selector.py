@@ -39,23 +39,12 @@ def test_scikit_learn_estimator_checks(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
-# --- what it finds -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("d", "k", "n"), [(100, 50, 200), (100, 90, 200), (300, 100, 500)])
 def test_the_simulation_of_the_paper(d: int, k: int, n: int) -> None:
     X, y = simulation(0, d, k, n)
     found = SpikeSlabSelector().fit(X, y).get_support()
     assert found[:k].mean() >= 0.98
     assert found[k:].mean() == 0
-
-
-@pytest.mark.parametrize(("d", "k", "n"), [(100, 60, 100), (150, 25, 135)])
-def test_few_samples_do_not_change_the_scale_of_the_paper(d: int, k: int, n: int) -> None:
-    """The data are in the units of the paper's model, whose factor is 1."""
-    for seed in range(5):
-        selector = SpikeSlabSelector().fit(*simulation(seed, d, k, n))
-        assert selector.scale_[0] == pytest.approx(1, abs=0.25)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -90,8 +79,6 @@ def test_the_stochastic_form_finds_the_same() -> None:
     np.testing.assert_array_equal(selector.inclusion_, again.inclusion_)
 
 
-# --- what it does not depend on ----------------------------------------------------------------
-
 scales = st.floats(1e-6, 1e6)
 
 
@@ -108,17 +95,6 @@ def test_units_do_not_matter(seed: int, scale: float, shift: float, hard: bool) 
     np.testing.assert_array_equal(other.get_support(), reference.get_support())
 
 
-@settings(max_examples=20, deadline=None)
-@given(st.integers(0, 1000))
-def test_order_does_not_matter_where_data_suffice(seed: int) -> None:
-    X, y = simulation(seed, 20, 5, 200)
-    rng = np.random.default_rng(seed)
-    rows, columns = rng.permutation(200), rng.permutation(20)
-    reference = SpikeSlabSelector().fit(X, y).get_support()
-    shuffled = SpikeSlabSelector().fit(X[rows][:, columns], y[rows]).get_support()
-    np.testing.assert_array_equal(shuffled, reference[columns])
-
-
 def test_moments_give_the_same_result() -> None:
     X, y = classes(2)
     reference = SpikeSlabSelector().fit(X, y)
@@ -129,12 +105,10 @@ def test_moments_give_the_same_result() -> None:
     assert selector.classes_.tolist() == ["a", "b", "c"]
     kept = reference.get_support(indices=True)
     assert selector.get_feature_names_out().tolist() == [names[i] for i in kept]
-    regression = SpikeSlabSelector().fit_moments(TargetMoments.of(X, X[:, :1]))
+    parts = [TargetMoments.of(X[rows], X[rows, :1]) for rows in (slice(150), slice(150, None))]
+    regression = SpikeSlabSelector().fit_moments(parts[0] + parts[1])
     assert regression.get_support(indices=True).tolist() == [0]
     assert not hasattr(regression, "classes_")
-
-
-# --- odd data ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1, 1e9])
@@ -151,8 +125,9 @@ def test_constant_targets_and_features_and_nothing_selected() -> None:
     both = SpikeSlabSelector().fit(X, np.stack([np.full(50, 0.1), y], axis=1))
     assert both.get_support(indices=True).tolist() == [0, 1]
     assert np.isnan(both.scale_).tolist() == [True, False]
-    with pytest.warns(UserWarning, match="no feature"):
-        assert SpikeSlabSelector().fit(np.ones((4, 3)), [0, 1, 0, 1]).get_support().sum() == 1
+    for d in (3, 9):
+        with pytest.warns(UserWarning, match="no feature"):
+            assert SpikeSlabSelector().fit(np.ones((4, d)), [0, 1, 0, 1]).get_support().sum() == 1
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 5))
     y = 0.3 * X[:, 3] + rng.normal(size=100)
@@ -173,11 +148,3 @@ def test_collinear_features_exact_targets_and_integers() -> None:
     assert hasattr(SpikeSlabSelector().fit(X, np.round(y)), "classes_")  # by default
     rounded = SpikeSlabSelector(task="regression").fit(X, np.round(y))
     assert rounded.get_support(indices=True).tolist() == [0, 1, 2]
-
-
-def test_torch_gives_the_same() -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    X, y = classes(3)
-    reference, selector = (SpikeSlabSelector(device=device).fit(X, y) for device in (None, "cpu"))
-    np.testing.assert_allclose(selector.inclusion_, reference.inclusion_, atol=1e-8)
-    assert isinstance(selector.inclusion_, np.ndarray)

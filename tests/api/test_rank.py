@@ -12,40 +12,24 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tests.evaluation.data import zoo
-from tests.events.heard import Heard
-from tests.fixtures import draw_digits
 from tests.oracles import folds as regressions
 from tests.oracles import unseen as oracle
 from tests.oracles.intervals import new_domain_interval, pareto_optimal
-from tests.ranking.data import Arrays, Data, moments_of, saved, simulate_models
+from tests.ranking.data import Arrays, Data, by_domain, moments_of, saved, simulate_models
 
 import oodzoo
-from oodzoo.extraction.config import ExtractionConfig
-from oodzoo.extraction.extract import open_unlabelled, run_extraction
-from oodzoo.extraction.source import ArraySource
-from oodzoo.ranking import ranker
+from oodzoo.extraction.source import StoreSource
 from oodzoo.ranking.folds import leave_one_domain_out
-from oodzoo.ranking.ranker import normalised_weights, rank_for_test_domains
+from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.ridge import Transfer
-from oodzoo.ranking.top_k import choose_top_k, one_top_k, parse_top_k
 from oodzoo.store.local import update_local
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import writing
-from oodzoo.zoo import ModelSpec
 
 Sample = tuple[Arrays, NDArray[Any], NDArray[Any]]
 NOISE = {"a": 0.5, "b": 1.0, "c": 1.4, "d": 2.0, "e": 4.0}
 NAMES = ("d0", "d1", "d2", "d3")
-
-
-def by_domain(features: Any, y: Any, domains: Any) -> dict[str, Data]:
-    names = np.unique(domains).tolist()
-    return {m: {d: (X[domains == d], y[domains == d]) for d in names} for m, X in features.items()}
 
 
 def assert_ranked(ranking: Ranking, expected: dict[str, float]) -> None:
@@ -63,28 +47,47 @@ def assert_alike(one: Ranking, two: Ranking) -> None:
         assert row.rank_interval == same.rank_interval
 
 
-# --- the default score ----------------------------------------------------------------------------
+def left_out_for_good(models: dict[str, Data], weights: dict[str, float]) -> NDArray[np.float64]:
+    """The score of each model (models, domains) without the features and labels of a domain."""
+    scores = []
+    for domain in weights:
+        part = {m: {d: x for d, x in data.items() if d != domain} for m, data in models.items()}
+        rest = {d: w for d, w in weights.items() if d != domain}
+        scores.append(list(oracle.unseen(part, 3, rest).values()))
+    return np.array(scores).T
 
 
-@pytest.mark.parametrize("device", [None, "cpu"])
-@pytest.mark.parametrize("d", [6, 150])
-def test_ranks_as_its_formula(d: int, device: str | None) -> None:
+@pytest.mark.parametrize(
+    ("d", "given", "device"),
+    [(6, None, None), (150, None, "cpu"), (6, {"d0": 3.0, "d2": 0.5}, "cpu"), (6, {"d1": 0}, None)],
+)
+def test_ranks_as_its_formula(d: int, given: Any, device: str | None) -> None:
+    """Also the share of each domain in the score, by the jackknife."""
     if device is not None:
         pytest.importorskip("torch", reason="PyTorch is not installed")
-    data = simulate_models(NOISE, n=20, d=d, seed=1)
-    models = by_domain(*data)
-    ranking = oodzoo.rank(*data, device=device)
-    assert_ranked(ranking, oracle.unseen(models, 3))
-    for row in ranking:
-        assert row.evidence == pytest.approx(oracle.evidence(models[row.model]), rel=1e-8)
-        assert row.transfer == pytest.approx(100 * oracle.transfer(models[row.model], 3), abs=1e-7)
-        means = oracle.into(oracle.pairs(models[row.model], 3), [fold.domain for fold in row.folds])
-        expected = [100 * value for value in means.values()]
-        assert [fold.transfer for fold in row.folds] == pytest.approx(expected, abs=1e-7)
+    data = simulate_models({m: NOISE[m] for m in ("abcde" if d < 9 else "ce")}, n=20, d=d, seed=1)
+    models, weights = by_domain(*data), shares(given)
+    ranking = oodzoo.rank(*data, device=device, domain_weights=given)
+    expected = oracle.unseen(models, 3, weights)
+    assert_ranked(ranking, expected)
+    without = left_out_for_good(models, weights)
+    changes = without - (without @ list(weights.values()))[:, None]
+    for change, (model, score) in zip(changes, expected.items(), strict=True):
+        row = ranking[model]
+        assert [f.score for f in row.folds] == pytest.approx(
+            (score - 3 * change).tolist(), abs=1e-6
+        )
+        assert row.evidence == pytest.approx(oracle.evidence(models[model]), rel=1e-8)
+        transfer = oracle.transfer(models[model], 3, weights)
+        assert row.transfer == pytest.approx(100 * transfer, abs=1e-7)
+        means = oracle.into(oracle.pairs(models[model], 3, weights), NAMES)
+        transfers = [100 * value for value in means.values()]
+        assert [fold.transfer for fold in row.folds] == pytest.approx(transfers, abs=1e-7)
 
 
 def test_ranks_as_its_formula_with_odd_classes_and_weights() -> None:
-    """A domain with one class, a class that one domain lacks and one that only one has."""
+    """A domain with one class, a class that one domain lacks and one that only one has; two
+    domains; and weights of which few or none are left."""
     features, y, domains = simulate_models(NOISE, n=20, seed=2)
     odd = y.copy()
     odd[domains == "d0"] = 2
@@ -95,12 +98,10 @@ def test_ranks_as_its_formula_with_odd_classes_and_weights() -> None:
     skipped = {fold.domain: fold.skipped for fold in ranking[0].folds if fold.skipped}
     assert skipped == {"d2": ("3",)}
     assert all(np.isfinite(row.expected_accuracy) for row in ranking)
-    for weights in (
-        {"d0": 3.0, "d2": 0.5},
-        {"d1": 0.0},
-        {"d0": 0.0, "d1": 0.0, "d2": 0.0},
-        {"d0": 1e-300, "d1": 0.0, "d2": 0.0},
-    ):
+    two = np.isin(domains, ["d0", "d1"])
+    few = {model: X[two] for model, X in features.items()}, y[two], domains[two]
+    assert_ranked(oodzoo.rank(*few), oracle.unseen(by_domain(*few), 3))
+    for weights in ({"d0": 0.0, "d1": 0.0, "d2": 0.0}, {"d0": 1e-300, "d1": 0.0, "d2": 0.0}):
         whole = dict.fromkeys(NAMES, 1.0) | weights
         expected = oracle.unseen(by_domain(features, y, domains), 3, whole)
         assert_ranked(oodzoo.rank(features, y, domains, domain_weights=weights), expected)
@@ -121,18 +122,6 @@ def test_without_a_test_domain_as_if_it_did_not_exist() -> None:
     assert weighted["d2"] != rankings["d2"]
 
 
-@given(seed=st.integers(0, 10**6))
-@settings(max_examples=12, deadline=None)
-def test_order_of_samples_models_and_names_does_not_matter(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    features, y, domains = simulate_models({"a": 0.5, "b": 1.5, "c": 1.0}, n=24, seed=seed)
-    order = rng.permutation(len(y))
-    shuffled = {name: features[name][order] for name in rng.permutation(list(features))}
-    classes = np.array(["z", "x", "y"])  # also another order of the classes
-    other = oodzoo.rank(shuffled, classes[y][order], domains[order])
-    assert_alike(oodzoo.rank(features, y, domains), other)
-
-
 def test_lists_frames_and_groups_are_taken_by_position() -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is an extra")
     features, y, domains = simulate_models({"a": 1.0}, n=30)
@@ -146,43 +135,7 @@ def test_lists_frames_and_groups_are_taken_by_position() -> None:
     assert found == oodzoo.rank(features, y, domains, groups=groups.tolist())
 
 
-@pytest.mark.parametrize("noise", [0.0, 1e-15])
-def test_constant_features_have_no_skill(noise: float) -> None:
-    """Also if they vary by rounding."""
-    for seed in range(10, 30):
-        rng = np.random.default_rng(seed)
-        n, d = int(rng.integers(3, 30)), int(rng.integers(1, 12))
-        y, domains = np.arange(3 * n) % 3, np.repeat(["a", "b", "c"], n)
-        constant = rng.normal(size=d) * (1 + noise * rng.normal(size=(3 * n, d)))
-        good = np.eye(3)[y] + 0.3 * rng.normal(size=(3 * n, 3))
-        ranking = oodzoo.rank({"constant": constant, "good": good}, y, domains)
-        assert ranking.best == "good"
-        assert ranking[1].transfer == 0
-
-
-@pytest.mark.parametrize("damage", [lambda X: 5 * X[:, ::-1], lambda X: 30 * X, lambda X: -3 * X])
-@pytest.mark.parametrize("seed", [0, 1])
-def test_one_bad_fold_or_sample_does_not_put_a_good_model_last(damage: Any, seed: int) -> None:
-    """Its log-density there is so low that the ZooD score, a mean, puts the model last."""
-    noise = {f"m{number:02d}": 1.2**number for number in range(12)}
-    features, y, domains = simulate_models(noise, n=30, d=40, seed=seed)
-    assert oodzoo.rank(features, y, domains).best == "m00"
-    sound = features["m00"].copy()
-    there = domains == "d2"
-    features["m00"][there] = damage(features["m00"][there])
-    before = oodzoo.rank(features, y, domains, score="zood")["m00"]
-    assert before.rank == 12
-    assert min(fold.discriminability for fold in before.folds) < -2.5
-    ranking = oodzoo.rank(features, y, domains)
-    assert ranking["m00"].rank <= 9
-    order = [int(row.model[1:]) for row in ranking if row.model != "m00"]
-    assert np.abs(np.argsort(order) - np.arange(11)).max() <= 2  # the others stay in order
-    features["m00"] = sound
-    features["m00"][75] *= 10.0 ** (2 + 4 * seed)
-    assert oodzoo.rank(features, y, domains)["m00"].rank <= 9
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_ties(seed: int) -> None:
     """Scores of the same model, turned, differ by rounding alone; ties are listed best first."""
     features, y, domains = simulate_models({"a": 0.5, "far": 8.0}, seed=seed)
@@ -210,9 +163,6 @@ def test_a_large_offset_is_warned_of_each_time_and_hides_nothing(tmp_path: Path)
             assert len(said) == 1
             if isinstance(found, Ranking):
                 assert found["far"].expected_accuracy > expected.expected_accuracy - 5 > 75
-
-
-# --- expected accuracy, and other scores ----------------------------------------------------------
 
 
 def close(seed: int) -> Sample:
@@ -293,19 +243,6 @@ def test_expected_accuracy_is_the_definition(score: str) -> None:
     assert any(changed)  # so that this can fail
 
 
-def test_the_first_of_equal_models_is_flattered_less() -> None:
-    """All models guess, so 50 % are to be expected, and the luckiest does better."""
-    promised, luckiest = [], []
-    for seed in range(25):
-        rng = np.random.default_rng(seed)
-        y, domains = np.tile([0, 1], 60), np.repeat(["x", "y", "z"], 40)
-        features = {str(at): rng.normal(size=(120, 2)) for at in range(12)}
-        first = oodzoo.rank(features, y, domains, score="accuracy")[0]
-        promised.append(first.expected_accuracy)
-        luckiest.append(100 * first.score)
-    assert abs(np.mean(promised) - 50) < 0.5 * (np.mean(luckiest) - 50)
-
-
 def test_one_model_one_domain_and_equal_weights() -> None:
     features, y, domains = sample = close(0)
     (row,) = oodzoo.rank({"a": features["a"]}, y, domains)
@@ -317,15 +254,17 @@ def test_one_model_one_domain_and_equal_weights() -> None:
         assert row.rank == 1 or row.expected_accuracy == pytest.approx(row.folds[2].accuracy)
     plain = oodzoo.rank(*sample)
     assert oodzoo.rank(*sample, domain_weights=dict.fromkeys(NAMES, 7.0)) == plain
+    values = [0.0, 1e-300, 1e308, 2e307]
+    huge = oodzoo.rank(*sample, domain_weights=dict(zip(NAMES, values, strict=True)))
+    usual = oodzoo.rank(*sample, domain_weights={"d0": 0, "d1": 0, "d2": 5, "d3": 1})
+    assert_alike(huge, usual)
 
 
-@pytest.mark.parametrize(
-    "score", ["unseen", "zood", "transfer", "discriminability", "stability", "accuracy"]
-)
+@pytest.mark.parametrize("score", ["unseen", "zood", "transfer", "discriminability", "stability"])
 def test_scores_are_weighted_means_over_domains(score: str) -> None:
     weights = {"d0": 3.0, "d2": 0.5}
-    w = np.array(list(shares(weights).values()))
-    ranking = oodzoo.rank(*close(0), score=score, domain_weights=weights)
+    w, sample = np.array(list(shares(weights).values())), close(0)
+    ranking = oodzoo.rank(*sample, score=score, domain_weights=weights)
     assert [row.score for row in ranking] == sorted((row.score for row in ranking), reverse=True)
     for row in ranking:
         assert row.score == pytest.approx(w @ [fold.score or 0 for fold in row.folds], abs=1e-12)
@@ -337,18 +276,11 @@ def test_scores_are_weighted_means_over_domains(score: str) -> None:
             assert row.score == pytest.approx(row.discriminability + row.stability / 9)
         if score in ("discriminability", "stability"):
             assert row.score == pytest.approx(getattr(row, score))
-
-
-def test_the_printed_formula_and_more_models() -> None:
-    features, y, domains = simulate_models({"a": 0.5, "b": 1.5})
-    paper = oodzoo.rank(features, y, domains, score="zood", stability="paper")
-    data = by_domain(features, y, domains)["a"]
+    paper = oodzoo.rank(*sample, score="zood", stability="paper")  # the printed formula
+    data = by_domain(*sample)["a"]
     folds = leave_one_domain_out(moments_of(data, 3), lambda d: [data[d]], stability="paper")
     expected = np.mean([f.discriminability + f.spread_ratio * f.stability for f in folds])
     assert paper["a"].score == pytest.approx(expected)
-    both = oodzoo.rank(features, y, domains, score="zood")
-    alone = oodzoo.rank({"a": features["a"]}, y, domains, score="zood")
-    assert alone["a"].score == both["a"].score  # it depends on one model only
 
 
 def spread_of_domains(X: NDArray[Any], y: NDArray[Any], domains: NDArray[Any]) -> float:
@@ -378,79 +310,24 @@ def test_a_function_is_a_score() -> None:
     assert [row.model for row in equal] == ["a", "b", "c", "d"]
 
 
-def test_registered_scores_rank_a_store(tmp_path: Path) -> None:
-    features, y, domains = simulate_models({"a": 0.5, "b": 3.0})
-    store = saved(tmp_path, features, y, domains, **{"a.logits": 4 * np.eye(3)[y]})
-    for name in oodzoo.scores.names():
-        needs = oodzoo.scores.get(name).needs
-        if needs == "class_embeddings":
-            continue
-        ranking = oodzoo.rank(store, score=name)
-        assert len(ranking) == (2 if needs == "features" else 1)
-        assert needs == "features" or "classifier head" in ranking.left_out["b"]
-        assert ranking[0].rank_interval is None
-    X = np.concatenate([store.features("a", d) for d in store.domains])
-    labels = np.concatenate([store.labels(d) for d in store.domains])
-    row = oodzoo.rank(store, score="logme")["a"]
-    assert row.score == pytest.approx(oodzoo.scores.logme(X, labels))
-
-
-def test_the_events_of_a_ranking() -> None:
-    data, heard = simulate_models({"poor": 4.0, "best": 0.3}), Heard()
-    ranking = oodzoo.rank(*data, score="zood", listener=heard)
-    [(stage, start)] = heard.of("start")
-    assert (stage, start["score"], start["models"]) == ("ranking", "zood", ["poor", "best"])
-    assert (start["domains"], start["images"]) == (list(NAMES), len(data[1]))
-    assert heard.steps() == [(0, 2), (1, 2), (2, 2)]
-    assert heard.metrics("ranking") == ranking.metrics
-    assert ranking.metrics["best/score"] == ranking["best"].score
-    assert ranking.metrics["poor/expected_accuracy"] == ranking["poor"].expected_accuracy
-    assert heard.of("end")[0][1]["result"] == ranking
-    heard = Heard()
-
-    def refuse(X: Any, y: Any) -> float:
-        raise RuntimeError("out of memory")
-
-    with pytest.raises(oodzoo.InputError):
-        oodzoo.rank(*data, score=refuse, listener=heard)
-    assert heard.outline() == [("ranking", "start"), ("ranking", "failed")]
-    assert "out of memory" in heard.of("end")[0][1]["error"]
-
-
-# --- stores and their caches ----------------------------------------------------------------------
-
-
 def test_a_store_is_ranked_as_its_formula_and_read_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features, y, domains = simulate_models(NOISE, n=20, seed=1)
     stored = {model: X.astype(np.float32) for model, X in features.items()}
     store = saved(tmp_path, stored, y, domains)
-    first = oodzoo.rank(store)
+    first, by_test = oodzoo.rank(store), rank_for_test_domains(store)
     assert_ranked(first, oracle.unseen(by_domain(stored, y, domains), 3))
-    by_test = rank_for_test_domains(store)
     files = {file: file.stat().st_mtime_ns for file in (store.path / "cache").rglob("*.npz")}
     assert {file.parent.name for file in files} == {"folds", "moments"}
-    calls = []
-
-    def counted(function: Any) -> Any:
-        def call(*arguments: Any, **options: Any) -> Any:
-            calls.append(function)
-            return function(*arguments, **options)
-
-        return call
-
-    for name in ("leave_one_domain_out", "leave_two_domains_out"):
-        monkeypatch.setattr(ranker, name, counted(getattr(ranker, name)))
-    monkeypatch.setattr(Transfer, "of", counted(Transfer.of))
-    assert oodzoo.rank(oodzoo.FeatureStore(store.path)) == first
-    assert rank_for_test_domains(oodzoo.FeatureStore(store.path)) == by_test
+    with monkeypatch.context() as patch:  # nothing is read again
+        patch.setattr(StoreSource, "shards", None)
+        assert oodzoo.rank(oodzoo.FeatureStore(store.path)) == first
+        assert rank_for_test_domains(oodzoo.FeatureStore(store.path)) == by_test
     assert {file: file.stat().st_mtime_ns for file in files} == files
-    assert calls == []
     for file, damage in zip(files, [b"", b"not a zip file"] * len(files), strict=False):
         file.write_bytes(damage)  # and made anew
     assert oodzoo.rank(oodzoo.FeatureStore(store.path)) == first
-    assert len(calls) == 2 * len(features)  # the counters count
 
 
 def changed_table(store: oodzoo.FeatureStore, change: Callable[[Any], Any]) -> oodzoo.FeatureStore:
@@ -493,64 +370,6 @@ def test_the_cache_does_not_outlive_labels_and_groups(tmp_path: Path) -> None:
     assert_alike(oodzoo.rank(again), oodzoo.rank(features, flipped, domains))
 
 
-@pytest.fixture(scope="module")
-def targeted(
-    digits: Path, zoo: list[ModelSpec], tmp_path_factory: pytest.TempPathFactory
-) -> oodzoo.FeatureStore:
-    """A store of three models with an unlabelled domain of 36 images."""
-    folder = tmp_path_factory.mktemp("target")
-    new = open_unlabelled(draw_digits(folder / "new", 4, skip=12))
-    config, images = ExtractionConfig(device="cpu"), oodzoo.ImageDomains(digits)
-    run_extraction(images, zoo, folder / "store", config, unlabelled=new)
-    return oodzoo.FeatureStore(folder / "store")
-
-
-def test_the_unlabelled_domain_of_a_store(targeted: oodzoo.FeatureStore) -> None:
-    store = targeted
-    new = {model: store.features(model, "new") for model in store.models}
-    found = oodzoo.rank(store, target="new")
-    assert found == oodzoo.rank(store, target=new) != oodzoo.rank(store)
-    cache = store.path / "cache" / "target"
-    files = {file: file.stat().st_mtime_ns for file in cache.glob("*.npz")}
-    assert oodzoo.rank(oodzoo.FeatureStore(store.path), target="new") == found
-    assert {file: file.stat().st_mtime_ns for file in cache.glob("*.npz")} == files
-    # other images are not read from the cache
-    training = {
-        m: np.concatenate([store.features(m, d) for d in store.domains]) for m in store.models
-    }
-    labels = [store.labels(d) for d in store.domains]
-    names = np.repeat(store.domains, [len(part) for part in labels])
-    seen = []
-    for images in (new, new | {store.models[0]: new[store.models[0]][::-1]},
-                   {m: x[5:] for m, x in new.items()}):  # fmt: skip
-        ranking = oodzoo.rank(store, target=images)
-        again = oodzoo.rank(training, np.concatenate(labels), names, target=images)
-        seen.append({row.model: row.agreement for row in ranking})
-        assert {row.model: row.agreement for row in again} == seen[-1]
-    assert seen[0] != seen[1]
-
-
-def test_cached_predictions_for_a_target_do_not_outlive_the_groups(tmp_path: Path) -> None:
-    """Their ridge is chosen on the held-out domains."""
-    rng = np.random.default_rng(0)
-    n, d = 30, 60
-    y, domains = np.tile(np.arange(n) % 3, 3), np.repeat(["d0", "d1", "d2"], n)
-    groups = [f"g{k}" if k < 20 else None for k in np.tile(np.arange(n), 3)]
-    features, target = {}, {}
-    for model in "abc":
-        signal = rng.normal(size=(3, d))
-        own = np.tile(5 * rng.normal(size=(n, d)), (3, 1))  # samples of a group resemble each other
-        features[model] = (signal[y] + own + 0.1 * rng.normal(size=(3 * n, d))).astype(np.float32)
-        target[model] = signal[np.arange(200) % 3] + 5 * rng.normal(size=(200, d))
-    store = saved(tmp_path, features, y, domains)
-    oodzoo.rank(store, target=target)
-    found = oodzoo.rank(regrouped(store, groups), target=target)
-    expected = oodzoo.rank(features, y, domains, groups=groups, target=target)
-    assert [(r.model, r.agreement) for r in found] == [(r.model, r.agreement) for r in expected]
-
-
-# --- costs and constraints ------------------------------------------------------------------------
-
 MILLISECONDS = {"a": 9.0, "b": 2.0, "c": 1.0, "d": 12.0}
 
 
@@ -565,23 +384,16 @@ def test_costs_and_constraints(tmp_path: Path) -> None:
     accuracy = {row.model: row.expected_accuracy for row in ranking}
     expected = pareto_optimal(accuracy, MILLISECONDS)
     assert {row.model for row in ranking if row.pareto_optimal} == expected
-    assert 1 < len(expected) < 4
     front = [row.expected_accuracy for row in ranking.pareto_front]
     assert front == sorted(front)
     assert {row.model: row.milliseconds for row in ranking} == MILLISECONDS
-    unknown = oodzoo.rank(features, y, domains)
-    assert unknown.pareto_front == ()
-    ranking = oodzoo.rank(store, max_ms=9)
-    assert [row.rank for row in ranking] == [1, 2, 3]
-    assert ranking.left_out == {"d": "more than 9 ms per image"}
+    assert oodzoo.rank(features, y, domains).pareto_front == ()  # of unknown costs
+    assert oodzoo.rank(store, max_ms=9).left_out == {"d": "more than 9 ms per image"}
     # models that are left out have no effect on the others
-    some = {m: np.concatenate([store.features(m, d) for d in NAMES]) for m in "bc"}
-    labels = np.concatenate([store.labels(d) for d in NAMES])
-    names = np.repeat(NAMES, [len(store.labels(d)) for d in NAMES])
-    assert_alike(oodzoo.rank(store, max_ms=2), oodzoo.rank(some, labels, names))
+    some = {model: features[model].astype(np.float32) for model in "bc"}
+    assert_alike(oodzoo.rank(store, max_ms=2), oodzoo.rank(some, y, domains))
     ranking = oodzoo.rank(store, score="leep", max_ms=9)
-    assert {row.model for row in ranking} == {"a", "b"}
-    assert list(ranking.left_out) == ["d", "c"]
+    assert ({row.model for row in ranking}, list(ranking.left_out)) == ({"a", "b"}, ["d", "c"])
     assert "classifier head" in ranking.left_out["c"]
     for options, says in (
         ({"score": "leep", "max_ms": 1}, "'leep' cannot be computed for any model: leep"),
@@ -590,39 +402,6 @@ def test_costs_and_constraints(tmp_path: Path) -> None:
     ):
         with pytest.raises(oodzoo.InputError, match=says):
             oodzoo.rank(store, **options)
-
-
-def test_numbers_of_best_models() -> None:
-    numbers: Any = [5, 1, np.int64(5)]
-    assert (parse_top_k(2), parse_top_k(numbers), parse_top_k("auto")) == ([2], [1, 5], None)
-    assert choose_top_k(ArraySource(*zoo()), ["best", "good"], [5, 1, 9]) == 1
-    # three views show a bit of the class each: two of them are not enough, noise is no help
-    rng = np.random.default_rng(0)
-    y, domains = np.tile(np.arange(8), 15), np.repeat(["a", "b", "c"], 40)
-    views = {
-        f"view{bit}": ((y >> bit) & 1)[:, None] + 0.1 * rng.normal(size=(120, 1))
-        for bit in range(3)
-    }
-    noise = {f"noise{n}": rng.normal(size=(120, 30)) for n in range(2)}
-    source = ArraySource(views | noise, y, domains)
-    order = list(source.models)
-    assert one_top_k("auto", source, order) == one_top_k([1, 2, 3], source, order) == 3
-    assert one_top_k([2, 5], source, order) == choose_top_k(source, order, [2, 5])
-    assert one_top_k(4, source, order) == 4
-    assert one_top_k(9, source, order) == one_top_k([7, 9], source, order) == 5
-
-
-@given(st.lists(st.floats(0, 1e308), min_size=3, max_size=3).filter(lambda v: max(v) > 1e-300))
-def test_weights_are_shares(values: list[float]) -> None:
-    domains = ["art", "photo", "sketch"]
-    found = normalised_weights(domains, dict(zip(domains, values, strict=True)))
-    ratios = np.array(values) / max(values)
-    np.testing.assert_allclose(found, ratios / ratios.sum(), atol=1e-15)
-    assert normalised_weights(domains, {"sketch": 6}).tolist() == [0.125, 0.125, 0.75]
-    np.testing.assert_allclose(normalised_weights(domains), np.full(3, 1 / 3))
-
-
-# --- the result -----------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -646,19 +425,17 @@ def test_text_and_table(ranking: Ranking) -> None:
     assert found[:4] == ["rank", "rank, 90 %", "model", "unseen"]
     assert {"evidence", "transfer", "accuracy, %", "features"} <= set(found)
     assert not {"parameters", "ms / image", "Pareto", "agreement, %"} & set(found)
-    rows = [replace(row, milliseconds=1.5, rank_interval=None) for row in ranking]
-    found = columns(replace(ranking, rows=tuple(rows))._repr_html_())
-    assert "ms / image" in found
-    assert "rank, 90 %" not in found
-    by_accuracy = columns(replace(ranking, score="accuracy")._repr_html_())
-    assert by_accuracy.count("accuracy, %") == 1
-    assert "accuracy" not in by_accuracy
-    odd = replace(ranking, score="model", task="regression")
-    assert columns(odd._repr_html_()).count("model") == 2  # a score of that name keeps its column
-    assert "explained variance, %" in columns(odd._repr_html_())
+    rows = tuple(replace(row, milliseconds=1.5, rank_interval=None) for row in ranking)
+    found = columns(replace(ranking, rows=rows * 20, score="accuracy")._repr_html_())
+    assert ("ms / image" in found, "rank, 90 %" in found) == (True, False)
+    assert (found.count("accuracy, %"), found.count("accuracy")) == (1, 0)
+    odd = replace(ranking, score="model", task="regression", rows=ranking.rows * 20)
+    found = columns(odd._repr_html_())
+    assert found.count("model") == 2  # a score of that name keeps its column
+    assert "explained variance, %" in found
+    assert "… 10 more rows" in odd._repr_html_()
     assert "explained variance %" in str(odd).splitlines()[0]
     assert "b/expected_explained_variance" in odd.metrics
-    assert "… 10 more rows" in replace(ranking, rows=ranking.rows * 20)._repr_html_()
     assert all(f">{row.model}</text>" in ranking.plot().svg for row in ranking)
     pytest.importorskip("pandas", reason="pandas is an extra")
     frame = ranking.to_frame()
@@ -677,11 +454,14 @@ def test_odd_names_are_escaped_and_shortened(ranking: Ranking) -> None:
     assert row._repr_html_().count("<tr>") == 1 + len(row.folds)
     best = f"{row.expected_accuracy:.1f}"
     assert repr(ranking).startswith(f"Ranking(2 models by unseen: 1 a {best}")
-    for text, size in ((repr(long), 400), (repr(row), 120), (repr(fold), 120)):
-        assert len(text) < size
+    for text, part in (
+        (repr(long), ""),
+        (repr(row), f"{best} %"),
+        (repr(fold), f"{fold.accuracy:.1f} %"),
+    ):
+        assert part in text
+        assert len(text) < 400
         assert "\n" not in text
-    assert f"{best} %" in repr(row)
-    assert f"{fold.accuracy:.1f} %" in repr(fold)
 
 
 @pytest.mark.parametrize("score", ["zood", "logme"])

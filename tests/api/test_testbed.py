@@ -14,7 +14,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.events.heard import Heard
-from tests.joint_space import embeddings_of, joint_space, stored_space
 from tests.testbed.data import NOISE, arrays, source, store
 
 import oodzoo
@@ -22,20 +21,17 @@ from oodzoo import scores
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import Samples
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import ArraySource, FeatureSource, StoreSource
+from oodzoo.extraction.source import ArraySource, StoreSource
 from oodzoo.linear.heads.linear import fit_head
-from oodzoo.ranking.ranker import rank, rank_for_test_domains
+from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.ranking.testbed.external import published_accuracies, read_timm_results, read_values
 from oodzoo.ranking.testbed.measurement import (
     PAPER,
     Measurement,
-    MemoisedSource,
     head_accuracy,
     measure,
 )
-from oodzoo.store.class_embeddings import write_class_embeddings
-from oodzoo.store.feature_store import FeatureStore
 from oodzoo.testbed import judge, load, run, save
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
@@ -52,9 +48,6 @@ def registered() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def measured() -> Measurement:
     return measure(source())
-
-
-# --- what is measured -----------------------------------------------------------------------------
 
 
 def test_accuracies_are_those_of_heads_fitted_to_the_other_domains(measured: Measurement) -> None:
@@ -148,62 +141,6 @@ def test_scores_that_some_models_lack_or_that_others_add(tmp_path: Path) -> None
     assert "head" in found.left_out["leep"]["fair"]
 
 
-def test_zero_shot_scores_follow_the_texts(tmp_path: Path) -> None:
-    space = joint_space()
-    opened = stored_space(tmp_path, space)
-    before = measure(StoreSource(opened)).columns["zero_shot"].values["clip"]
-    other = space._replace(texts=np.roll(space.texts, 1, axis=0))
-    identity = opened.model("clip").identity
-    write_class_embeddings(opened.path, "clip", identity, embeddings_of(other))
-    again = StoreSource(FeatureStore(opened.path))
-    after = measure(again).columns["zero_shot"].values["clip"]
-    assert before is not None
-    assert after is not None
-    assert after < before - 0.3
-
-
-class Counting(ArraySource):
-    """Counts how often features are read."""
-
-    reads = 0
-
-    def shards(self, model: str, domain: str):  # type: ignore[no-untyped-def]
-        self.reads += 1
-        return super().shards(model, domain)
-
-
-def test_several_rankings_share_the_folds() -> None:
-    counting = Counting(*arrays())
-    memoised = MemoisedSource(counting)
-    rank(memoised, score="zood")
-    once = counting.reads
-    assert rank(memoised, score="accuracy") == rank(source(), score="accuracy")
-    assert counting.reads == once
-    rank(memoised, score="zood", stability="paper")
-    assert counting.reads > once
-    assert rank_for_test_domains(memoised) == rank_for_test_domains(source())
-    assert rank(memoised) == rank(source())
-    features, y, domains = arrays()
-    far = MemoisedSource(ArraySource({"far": features["best"] + 1e6}, y, domains))
-    with pytest.warns(UserWarning, match="times their spread"):
-        rank(far, score="zood")
-    rank(far, score="accuracy")  # a second warning would be an error
-    numbers = np.random.default_rng(0).normal(size=len(domains))
-    assert MemoisedSource(ArraySource(features, numbers, domains)).task.kind == "regression"
-    one, two = source(), MemoisedSource(source())  # the rest is that of the source
-    assert isinstance(two, FeatureSource)
-    for name in ("models", "domains", "classes", "provenance"):
-        assert getattr(one, name) == getattr(two, name)
-    assert (two.labels("d1") == one.labels("d1")).all()
-    assert (two.groups("d1"), two.logits("best", "d1")) == (None, None)
-    assert two.class_embeddings("best") is None
-    assert two.facts("best") == one.facts("best")
-    assert two.only(["d0", "d1"]).domains == ("d0", "d1")
-
-
-# --- runs -----------------------------------------------------------------------------------------
-
-
 def test_a_store_and_arrays_give_the_same(tmp_path: Path, measured: Measurement) -> None:
     heard = Heard()
     bed = run(source(), resamples=100, name="photos", listener=heard)
@@ -243,99 +180,56 @@ def test_a_store_and_arrays_give_the_same(tmp_path: Path, measured: Measurement)
     json.dumps(one.to_dict(), allow_nan=False)
 
 
-def test_two_domains_and_external_scores() -> None:
-    external = {"source_accuracy": {"best": 80.0, "good": 70.0, "fair": 60.0, "poor": None}}
-    bed = run(source(2), protocol="all", values=external, resamples=20)
-    assert bed.data["protocol"] == "all"
-    assert set(bed.accuracy_by_domain) == {"d0", "d1"}
-    assert bed["logme"].values_by_domain == {}
-    assert bed["source_accuracy"].models == 3
-    assert bed["source_accuracy"].tau == pytest.approx(1)
-
-
-# --- scores computed elsewhere --------------------------------------------------------------------
-
-
-def test_empty_cells_of_a_table_are_missing(tmp_path: Path) -> None:
-    table = tmp_path / "t.csv"
-    table.write_text("model,source_accuracy,size\nbest,80,1\ngood,70,2\n\nfair,60,\n")
-    assert read_values(table) == {
-        "source_accuracy": {"best": 80.0, "good": 70.0, "fair": 60.0},
-        "size": {"best": 1.0, "good": 2.0, "fair": None},
-    }
-
-
-def opened_as(folder: Path, **origins: tuple[str, str | None]) -> FeatureStore:
-    """A store as if its models came from elsewhere: (source, pretraining)."""
-    opened = store(folder)
-    for name, (origin, pretraining) in origins.items():
-        record = msgspec.structs.replace(opened.model(name), source=origin, pretraining=pretraining)
-        opened.manifest.models[name] = record
-    return opened
-
-
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    path = tmp_path / "results-imagenet.csv"
-    path.write_text(
+def test_published_accuracies(tmp_path: Path) -> None:
+    """In a table of timm's; or those of torchvision, where it is installed."""
+    results, opened = tmp_path / "results-imagenet.csv", store(tmp_path)
+    results.write_text(
         "model,top1,top1_err,top5,top5_err,param_count,img_size,crop_pct,interpolation\n"
         'eva.large,90.052,9.948,99.0,1.0,"1,014.45",448,1.000,bicubic\n'
         "resnet50.a1_in1k,80.2,19.8,95,5,25,224,0.95,bicubic\n"
         "resnet50.ram_in1k,79.9,20.1,95,5,25,224,0.95,bicubic\n"
     )
-    return path
+    table, record = read_timm_results(results), opened.model("best")
 
+    def published(origin: str, **changes: Any) -> Any:
+        """The accuracy, or why there is none."""
+        changed = msgspec.structs.replace(record, source=origin, **changes)
+        opened.manifest.models["best"] = changed
+        values, reasons = published_accuracies(opened, ["best"], table)
+        return values["best"] or reasons["best"]
 
-def test_published_accuracies_of_timm(tmp_path: Path, results: Path) -> None:
-    opened = opened_as(
-        tmp_path,
-        best=("timm/resnet50.a1_in1k", None),
-        good=("timm/hf-hub:timm/resnet50.ram_in1k", None),
-        fair=("timm/eva", None),  # the only weights of this architecture
-        poor=("timm/resnet50", None),
-        none=("timm/resnet50.new", None),
-    )
-    values, reasons = published_accuracies(opened, list(NOISE), read_timm_results(results))
-    assert values == {"best": 80.2, "good": 79.9, "fair": 90.052, "poor": None, "none": None}
-    assert "several weights of 'resnet50'" in reasons["poor"]
-    assert "do not contain 'resnet50.new'" in reasons["none"]
-    values, reasons = published_accuracies(opened, list(NOISE), None)
-    assert not any(values.values())
-    assert "pass timm's results-imagenet.csv" in reasons["best"]
+    assert published("timm/resnet50.a1_in1k") == 80.2
+    assert published("timm/hf-hub:timm/resnet50.ram_in1k") == 79.9
+    assert published("timm/eva") == 90.052  # the only weights of this architecture
+    assert "several weights of 'resnet50'" in published("timm/resnet50")
+    assert "do not contain 'resnet50.new'" in published("timm/resnet50.new")
+    untrained = published("timm/resnet50.a1_in1k", spec={"pretrained": False})
+    assert untrained == "its weights are random"
+    if torchvision_installed():
+        torchvision = import_torchvision(extra="torchvision", purpose="this test")
+        weights = torchvision.models.ResNet50_Weights
+        each = weights.IMAGENET1K_V1, weights.DEFAULT
+        first, newest = (one.meta["_metrics"]["ImageNet-1K"]["acc@1"] for one in each)
+        assert published("torchvision/resnet50.IMAGENET1K_V1") == first
+        assert published("torchvision/resnet50", pretraining="IMAGENET1K_V1") == first
+        assert published("torchvision/resnet50") == newest
+        assert "no accuracy on ImageNet for 'no_such'" in published("torchvision/no_such")
+        assert isinstance(published("torchvision/resnet50.NO_SUCH_WEIGHTS"), str)
+    for name, origin in (("best", "a1_in1k"), ("good", "ram_in1k"), ("fair", "new")):
+        changed = msgspec.structs.replace(opened.model(name), source=f"timm/resnet50.{origin}")
+        opened.manifest.models[name] = changed
     bed = run(opened, timm_results=results, resamples=50)
     row = bed["source_accuracy"]
-    assert (row.models, row.values["fair"]) == (3, 90.052)
+    assert (row.models, row.values["good"]) == (2, 79.9)
     assert row.title == "Published accuracy on ImageNet"
-    assert set(bed.left_out["source_accuracy"]) == {"poor", "none"}
-    plain = run(opened, resamples=50)
-    assert "source_accuracy" not in {*plain.scores, *plain.left_out}
-    own = {"source_accuracy": dict.fromkeys(("best", "good", "fair"), 1.0)}
+    assert set(bed.left_out["source_accuracy"]) == {"fair", "poor", "none"}
+    columns = tmp_path / "t.csv"  # of other scores; an empty cell is missing
+    columns.write_text("model,source_accuracy,size\nbest,80,1\ngood,70,2\n\nfair,60,\n")
+    own = read_values(columns)
+    assert own == {
+        "source_accuracy": {"best": 80.0, "good": 70.0, "fair": 60.0},
+        "size": {"best": 1.0, "good": 2.0, "fair": None},
+    }
     given = run(opened, timm_results=results, values=own, resamples=50)
-    assert given["source_accuracy"].values["best"] == 1.0
+    assert given["source_accuracy"].values["best"] == 80.0
     assert "source_accuracy" not in given.left_out
-    untrained = msgspec.structs.replace(opened.model("best"), spec={"pretrained": False})
-    opened.manifest.models["best"] = untrained
-    values, reasons = published_accuracies(opened, list(NOISE), read_timm_results(results))
-    assert (values["best"], reasons["best"]) == (None, "its weights are random")
-
-
-@pytest.mark.skipif(not torchvision_installed(), reason="torchvision is not installed")
-def test_published_accuracies_of_torchvision(tmp_path: Path) -> None:
-    opened = opened_as(
-        tmp_path,
-        best=("torchvision/resnet50.IMAGENET1K_V1", None),
-        good=("torchvision/resnet50", "IMAGENET1K_V1"),
-        fair=("torchvision/resnet50", None),
-        poor=("torchvision/no_such_model", None),
-        none=("torchvision/resnet50.NO_SUCH_WEIGHTS", None),
-    )
-    values, reasons = published_accuracies(opened, list(NOISE), None)
-    torchvision = import_torchvision(extra="torchvision", purpose="this test")
-    weights = torchvision.models.ResNet50_Weights
-    first, newest = (
-        each.meta["_metrics"]["ImageNet-1K"]["acc@1"]
-        for each in (weights.IMAGENET1K_V1, weights.DEFAULT)
-    )
-    assert values == {"best": first, "good": first, "fair": newest, "poor": None, "none": None}
-    assert set(reasons) == {"poor", "none"}
-    assert "publishes no accuracy on ImageNet for 'no_such_model'" in reasons["poor"]

@@ -1,0 +1,23 @@
+"""A folder of images, and a small problem with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.tuning import small
+
+from oodzoo.tuning.problem import Problem
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    return tmp_path / "images"
+
+
+@pytest.fixture
+def problem(folder: Path) -> Iterator[Problem]:
+    with small.problem(folder) as found:
+        yield found
