@@ -10,7 +10,7 @@ from tests.s3 import Bucket
 
 from oodzoo.core.errors import DiskError, InputError
 from oodzoo.core.io import temporary_name
-from oodzoo.core.remote.cache import cache_folder, cache_size, cached_file, drop_cached, keep_copy
+from oodzoo.core.remote.cache import cache_folder, cache_size, cached_file, drop_cached
 from oodzoo.core.remote.failures import RemoteError
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import RemoteFile, find_file, write_file
@@ -46,13 +46,6 @@ def test_an_object_is_fetched_once(s3: Bucket, cache: Path) -> None:
     assert files(cache) == [path]
 
 
-def test_each_version_is_another_file(place: Url) -> None:
-    old = cached_file(put(place, "x", b"old"))
-    new = cached_file(put(place, "x", b"new"))
-    other = cached_file(put(place, "y", b"new"))
-    assert [p.read_bytes() for p in (old, new, other)] == [b"old", b"new", b"new"]
-
-
 def test_a_damaged_or_lost_file_is_fetched_again(place: Url) -> None:
     file = put(place, "x", b"content")
     path = cached_file(file)
@@ -64,14 +57,6 @@ def test_a_damaged_or_lost_file_is_fetched_again(place: Url) -> None:
     drop_cached(file)  # the user has noticed it
     drop_cached(file)
     assert cached_file(file).read_bytes() == b"content"
-
-
-def test_what_was_just_written_is_kept(s3: Bucket) -> None:
-    file = put(Url(s3.url), "x", b"content")
-    s3.proxy.forget()
-    keep_copy(file, b"content")
-    assert cached_file(file).read_bytes() == b"content"
-    assert s3.proxy.requests == []
 
 
 def test_an_object_that_has_changed_leaves_nothing(place: Url, cache: Path) -> None:
@@ -118,30 +103,6 @@ def test_what_killed_processes_left_is_removed(
     cached_file(put(in_memory, "y", b"2"))
     assert not stale.exists()
     assert fresh.exists()
-
-
-PROGRAM = """
-import sys
-from oodzoo.core.remote.cache import cached_file
-from oodzoo.core.remote.objects import RemoteFile
-for line in sys.argv[1:]:
-    url, size, version = line.split("|")
-    assert len(cached_file(RemoteFile(url, int(size), version)).read_bytes()) == int(size)
-"""
-
-
-def test_many_processes(
-    s3: Bucket, process: object, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OODZOO_CACHE_SIZE", "20K")
-    objects = [put(Url(s3.url), str(n), os.urandom(1000 + n)) for n in range(30)]
-    lines = [f"{file.url}|{file.size}|{file.version}" for file in objects]
-    assert callable(process)
-    children = [process(PROGRAM, *lines[n:], *lines[:n]) for n in (0, 10, 20)]
-    for child in children:
-        out, err = child.communicate(timeout=120)
-        assert (child.returncode, out, err) == (0, "", "")
-    assert all(path.stat().st_size >= 1000 for path in files(cache))
 
 
 def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

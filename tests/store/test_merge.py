@@ -11,7 +11,7 @@ import pytest
 from tests.features.data import Tree, write_table
 from tests.store import tiny
 from tests.store.contents import contents
-from tests.store.data import fill, flip, image, letters, record, require_right, unlabelled
+from tests.store.data import fill, flip, letters, record, unlabelled
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
@@ -36,9 +36,6 @@ def stored(images: Path, tmp_path: Path) -> Store:
         return tmp_path / name
 
     return stored
-
-
-# --- what can be merged ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("parts", [("a", "b"), ("a", "ba", "b")])
@@ -93,27 +90,6 @@ def test_unlabelled_domains(stored: Store, images: Path, tmp_path: Path) -> None
     assert contents(tmp_path / "both").items() <= expected.items()
 
 
-def test_undecodable_images_and_other_types(tmp_path: Path) -> None:
-    broken = {image("c")}
-    sources = [fill(tmp_path / name, TABLE, name, undecodable=broken) for name in ("m1", "m2")]
-    with writing(tmp_path / "half") as writer:
-        writer.set_table(TABLE)
-        writer.add_images()
-        writer.add_model("half", record(dtype="float16", n_logits=None))
-        for shard in writer.plan(["half"], set(TABLE.images())):
-            rows = np.ones((len(shard.images), 3))
-            writer.write_shard("half", shard.name, {"features": rows}, {})
-        writer.finish()
-    merge_stores(sources, tmp_path / "out")
-    assert require_right(tmp_path / "out").skipped == {"day/c.png": "cannot be decoded"}
-    merged = merge_stores([*sources, tmp_path / "half"], tmp_path / "all")
-    assert merged.features("half", "day").dtype == np.float16
-    assert merged.features("m1", "day").dtype == np.float32
-
-
-# --- refusals --------------------------------------------------------------------------------
-
-
 def test_other_samples(stored: Store, images: Path, tmp_path: Path) -> None:
     a, path = stored("a", "a"), "day/cat/1.png"
     rows = [tuple(sample[:3]) for sample in ImageDomains(images)]
@@ -128,21 +104,6 @@ def test_other_samples(stored: Store, images: Path, tmp_path: Path) -> None:
             with pytest.raises(InputError, match=expected):
                 merge_stores(stores, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_an_image_more_often(tmp_path: Path) -> None:
-    """The number of samples of an image counts, not only the image."""
-    a = fill(tmp_path / "a", TABLE, "m1")
-    twice = letters(day="abcde", night="fghi")
-    day = twice.domains[0]
-    day.paths.append("day/z.png")
-    day.images.append(day.images[0])
-    assert day.labels is not None
-    day.labels.append(day.labels[0])
-    day.groups.append(None)
-    b = fill(tmp_path / "b", twice, "m2")
-    with pytest.raises(InputError, match="in 1 sample"):
-        merge_stores([a, b], tmp_path / "out")
 
 
 def test_other_features(small: Path, tmp_path: Path, photos: Path, tree: Tree) -> None:
