@@ -194,7 +194,8 @@ def test_what_cannot_be_added(
     tree: Tree,
     tmp_path: Path,
 ) -> None:
-    imported = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5})).path
+    (tmp_path / "simulated").mkdir()
+    imported = saved(tmp_path / "simulated", *simulate_models({"a": 0.5, "b": 1.5})).path
     function = tmp_path / "function"
     extract(digits, [make_model()], function)
     copy = shutil.copytree(digits / "chalk", tmp_path / "copy")
