@@ -133,21 +133,6 @@ def refusal(code: int) -> Callable[[Path, Path], None]:
 
 
 @WRITES
-def test_names_and_rights(write: Write, tmp_path: Path) -> None:
-    """A name may be as long as the disk allows; the umask decides who may read."""
-    before = os.umask(0o027)
-    try:
-        write(tmp_path / ("x" * 255), b"content")
-        with locked(tmp_path):
-            pass
-    finally:
-        os.umask(before)
-    assert names(tmp_path) == [".lock", "x" * 255]
-    for name in names(tmp_path):
-        assert (tmp_path / name).stat().st_mode & 0o777 == 0o640
-
-
-@WRITES
 def test_a_planted_link_is_not_followed(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,25 +233,6 @@ def test_who_excludes_whom(tmp_path: Path, process: Process) -> None:
         holder.communicate("")
     with locked(tmp_path / "s"):
         assert str(killed.pid) not in (tmp_path / "s/.lock").read_text()
-
-
-@POSIX
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_lock_is_not_a_link(shared: bool, tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    (tmp_path / "outside").write_text("mine")
-    for target in ("outside", "new"):
-        (folder / ".lock").symlink_to(f"../{target}")
-        with (
-            pytest.raises(InputError, match=r"folder/\.lock' is a symbolic link") as caught,
-            locked(folder, shared=shared),
-        ):
-            pass
-        assert "\n" not in str(caught.value)
-        (folder / ".lock").unlink()
-    assert (tmp_path / "outside").read_text() == "mine"
-    assert names(tmp_path) == ["folder", "outside"]
 
 
 def test_a_full_disk_can_be_locked(small_disk: Callable[[str], Path]) -> None:

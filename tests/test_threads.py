@@ -88,27 +88,6 @@ def test_threads_share_a_budget() -> None:
     assert (5 < most <= 10, used) == (True, 0)
 
 
-def test_a_large_amount_is_served_before_later_small_ones() -> None:
-    budget, order = Budget(10), list[str]()
-
-    def take(name: str, amount: int) -> None:
-        with budget.reserve(amount):
-            order.append(name)
-
-    with budget.reserve(5):
-        large = threading.Thread(target=take, args=("large", 10))
-        large.start()
-        while not budget._queue.locked():
-            time.sleep(0.001)
-        small = threading.Thread(target=take, args=("small", 1))
-        small.start()
-        small.join(0.05)
-        assert order == []
-    large.join()
-    small.join()
-    assert order == ["large", "small"]
-
-
 def _blas_threads() -> set[int]:
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 

@@ -22,7 +22,6 @@ from tests.store.data import (
     flip,
     image,
     letters,
-    literal,
     nested,
     record,
     refusal,
@@ -253,27 +252,6 @@ def test_a_store_that_lost_its_manifest_is_not_begun_anew(small: Path) -> None:
     assert not (small / "manifest.json").exists()
 
 
-@pytest.mark.parametrize("others", ["xy", "f", "fgx"])
-def test_the_number_of_a_lost_segment_may_be_used_again(tmp_path: Path, others: str) -> None:
-    """The records of the old one have rows of other images, often as many: they do not count."""
-    store = tmp_path / "store"
-    fill(store, letters(day="abcde"), "m1", "m2")
-    fill(store, letters(day="abcdefg"), "m1", "m2")
-    (store / "images/00001.json").unlink()
-    with writing(store) as writer:
-        writer.set_table(letters(day="abcde" + others))
-        writer.add_images()
-        assert writer.index.shards["00001-00000"] == [image(name) for name in others]
-        writer.add_model("m1", record())
-        assert compute(writer, "m1") == 1
-        assert writer.finish() == ["m2"]
-    assert require_right(store).models == ("m1",)
-    fill(store, letters(day="abcde" + others), "m2")
-    assert require_right(store).models == ("m1", "m2")
-    expected = {image(name) for name in "abcde" + others}
-    assert set(literal(store, "m1")) == set(literal(store, "m2")) == expected
-
-
 @pytest.mark.parametrize("order", ["same", "other"])
 def test_the_images_of_a_lost_segment_come_again(tmp_path: Path, order: str) -> None:
     """In the same order the old records count; in another one they do not."""
@@ -495,20 +473,6 @@ KINDS = {
 def require_sound(store: Path) -> None:
     found = check_store(store)
     assert (found.damage, found.unfinished) == ((), ())
-
-
-def test_a_sound_store(tiny_store: Path, tree: Tree) -> None:
-    before = tree(tiny_store)
-    seen: list[tuple[int, int]] = []
-    found = check_store(tiny_store, progress=lambda *done: seen.append(done))
-    assert (found.files, found.damage, found.unfinished) == (FILES, (), ())
-    assert seen == [(n, FILES) for n in range(1, FILES + 1)]
-    assert check_store(tiny_store, repair=True) == found
-    assert tree(tiny_store) == before
-    with writing(tiny_store) as writer:
-        writer.add_model("begun", record())
-    found = check_store(tiny_store)
-    assert (found.files, found.damage, found.unfinished) == (FILES + 1, (), ("begun",))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

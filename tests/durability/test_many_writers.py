@@ -17,7 +17,6 @@ from tests.store.tiny import content
 from oodzoo.core.io import is_temporary
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.writer import writing
 
 pytestmark = needs_fork
 
@@ -142,25 +141,6 @@ def test_a_reader_sees_one_state_after_another(
     assert content(store) == states[-1]
 
 
-@pytest.mark.parametrize("locks", [True, False], ids=["one machine", "several machines"])
-def test_unlabelled_folders_of_several_processes(
-    processes: Children,
-    data: Path,
-    alone: Callable[..., dict[str, Any]],
-    tmp_path: Path,
-    locks: bool,
-) -> None:
-    folders = [tiny.write_target(tmp_path / f"target{n}", 1000 * n) for n in range(3)]
-    expected = alone("a", unlabelled=tuple(folders))
-    for attempt in range(3):
-        store = tmp_path / f"store{attempt}"
-        processes.succeed(
-            *(extraction(data, "a", store, unlabelled=[f], locks=locks) for f in folders)
-        )
-        assert content(store) == expected
-        require_tidy(store)
-
-
 @pytest.mark.parametrize("moment", [9, 20, 35, 54])
 def test_one_of_them_is_killed(
     processes: Children,
@@ -244,14 +224,3 @@ def test_maintenance_waits_for_a_writer(
     else:
         assert content(store) == alone("a", *("bc" if arguments[0] != "rm" else "c"))
         assert run("store", *command).code == 0
-
-
-def test_a_writer_waits_for_maintenance(processes: Children, data: Path, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    tiny.extract(data, ["a"], store)
-    before = tiny.files(store)
-    with writing(store, exclusive=True):
-        (outcome,) = processes.run(extraction(data, "b", store))
-    assert outcome.code == 2
-    assert "is being written by another process (process " in outcome.message
-    assert tiny.files(store) == before

@@ -63,6 +63,15 @@ def test_a_task_that_always_dies_is_reported_and_the_others_finish(tmp_path: Pat
     assert attempts == Counter("01" + "2" * ATTEMPTS + "34")
 
 
+def test_an_error_in_the_list_of_tasks_is_raised() -> None:
+    def tasks() -> Iterator[bytes]:
+        yield b"1"
+        raise ValueError("no more tasks")
+
+    with pytest.raises(ValueError, match="no more tasks"):
+        list(TWO.run(work("tell"), tasks()))
+
+
 def test_a_process_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with pytest.raises(FileNotFoundError):

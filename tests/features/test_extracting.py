@@ -75,10 +75,12 @@ def test_a_model_that_fails_does_not_stop_the_others(
             make_model(raises, name="raises"),
             make_model(lambda batch: batch.mean(axis=(0, 2, 3))[None], name="one row"),
             make_model(lambda batch: batch.mean(axis=(2, 3)), name="narrow", feature_dim=4),
+            make_model(lambda batch: np.full((len(batch), 3), 1e5), name="large"),
             *zoo(),
         ],
         tmp_path / "s",
         batch_size=4,
+        dtype="float16",
     )
     name = one_of(data, "marker/1").relative_to(data).as_posix()
     assert done.failed.pop("nan") == f"model 'nan' returned NaN or infinite features for {name!r}"
@@ -87,37 +89,13 @@ def test_a_model_that_fails_does_not_stop_the_others(
     assert "onnxruntime cannot open" in done.failed.pop("broken")
     assert "shape (4, 3) for 15 images; expected (15, 3)" in done.failed.pop("one row")
     assert "shape (15, 3) for 15 images; expected (15, 4)" in done.failed.pop("narrow")
+    assert "do not fit float16" in done.failed.pop("large")
     assert done.failed == {}
     assert len(calls) == 1  # who failed is not asked again
     assert done.decoded == 45
     store = FeatureStore(tmp_path / "s")
     assert store.models == ("mlp_glyphs_augmented", "separable_shapes")
     assert store.n_images == 45
-
-
-def test_an_unreadable_image_has_no_row_anywhere(
-    made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    bad = one_of(data, "marker/1")
-    spoil(bad)
-    name = bad.relative_to(data).as_posix()
-    done = extract(data, zoo(), tmp_path / "s")
-    assert (done.decoded, done.failed) == (45, {})
-    store, whole = FeatureStore(tmp_path / "s"), FeatureStore(made)
-    assert list(store.skipped) == [name]
-    assert store.n_images == 44
-    keep = [at for at, path in enumerate(whole.paths("marker")) if path != name]
-    assert store.paths("marker") == [whole.paths("marker")[at] for at in keep]
-    np.testing.assert_array_equal(store.labels("marker"), whole.labels("marker")[keep])
-    for model in store.models:
-        np.testing.assert_allclose(
-            store.features(model, "marker"), whole.features(model, "marker")[keep], atol=1e-5
-        )
-    # a model that comes later has the same rows
-    assert extract(data, zoo("cnn_photos"), tmp_path / "s").decoded == 45
-    store = FeatureStore(tmp_path / "s")
-    assert list(store.skipped) == [name]
-    assert store.features("cnn_photos", "marker").shape[0] == 14
 
 
 def test_fail_stops_at_an_unreadable_image(
@@ -217,6 +195,15 @@ def test_a_file_that_cannot_be_read_when_listed_comes_later(
     bad.unlink()
     with pytest.raises(InputError, match=rf"cannot read {name!r} any more \(No such file"):
         extract(dataset, zoo(), store)
+
+
+def test_no_image_can_be_read(data: Path, zoo: Zoo, extract: Extract, tmp_path: Path) -> None:
+    dataset = ImageDomains(data)
+    for path in data.rglob("*.png"):
+        path.unlink()
+    with pytest.raises(InputError, match=r"none of the images can be read; first error: 'chalk/0/"):
+        extract(dataset, zoo(), tmp_path / "s")
+    assert not (tmp_path / "s").exists()
 
 
 def test_too_small_a_disk_is_noticed_before_the_work(

@@ -260,6 +260,16 @@ def test_bad_arrays_and_tables_are_one_line(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
+def test_npz_is_checked_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its arrays may be thousands of times larger than the file."""
+    file, memory = npz(tmp_path / "a.npz"), 3 * N * (4 * 4 + 4 * 3 + 16)
+    monkeypatch.setattr("oodzoo.extraction.feature_files.available_memory", lambda: memory)
+    with pytest.raises(InputError, match=r"takes .* kB, but 1\.6 kB of memory are available"):
+        import_features([file], tmp_path / "s")
+
+
 def test_files_that_do_not_go_together(tmp_path: Path) -> None:
     good = npz(tmp_path / "a.npz")
     rows = table(tmp_path / "rows.csv")

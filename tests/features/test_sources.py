@@ -201,6 +201,11 @@ def test_the_same_key_is_read_and_another_is_not(
     assert read_cached(path, "b") is None
 
 
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    write_cached(tmp_path / "file" / "a.npz", "a", {})
+
+
 def test_a_member_hidden_by_a_flipped_bit_is_not_left_out(path: Path) -> None:
     """The central directory of a zip file has no checksum; a length in it hides what follows."""
     with zipfile.ZipFile(path) as opened:

@@ -270,6 +270,10 @@ def test_a_digest_identifies_the_features(stored: FeatureStore) -> None:
 def test_unknown_and_labelled_domains(stored: FeatureStore, name: str, words: str) -> None:
     with pytest.raises(InputError, match=words):
         as_target(StoreSource(stored), name)
+    with pytest.raises(InputError, match="only a feature store has domains without labels"):
+        as_target(array_source(), name)
+    with pytest.raises(InputError, match=r"or a dict \{model: array \(n, d\)\}, got ndarray"):
+        as_target(StoreSource(stored), np.ones((3, 2)))  # type: ignore[arg-type]
 
 
 def test_models_without_features_are_named(

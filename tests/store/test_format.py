@@ -155,20 +155,6 @@ def test_readers(made: Path, digits: Path) -> None:
             read("x")
 
 
-def test_a_model_without_logits(tmp_path: Path) -> None:
-    with writing(tmp_path) as writer:
-        writer.set_table(letters(day="ab"))
-        writer.add_images()
-        writer.add_model("m", record(n_logits=None))
-        compute(writer, "m")
-        writer.finish()
-    store = FeatureStore(tmp_path)
-    assert store.features("m", "day").shape == (2, 3)
-    for read in (store.logits, lambda *each: list(store.blocks(*each, "logits"))):
-        with pytest.raises(InputError, match="model 'm' has no logits in the store"):
-            read("m", "day")
-
-
 def test_many_shards_in_a_domain(tmp_path: Path) -> None:
     paths = [f"{number:03}" for number in range(520)]
     images = [image(path) for path in paths]
@@ -456,26 +442,6 @@ def test_every_column_is_in_the_fingerprint() -> None:
     tables += [replace(table, task=task) for task in tasks]
     assert len({t.fingerprint for t in [table, *tables]}) == 8
     assert table.replacing(unlabelled("u", "x")).fingerprint == table.fingerprint
-
-
-def test_domains_without_labels() -> None:
-    table = letters(day="ab", night="c").replacing(unlabelled("z", "x"))
-    table = table.replacing(unlabelled("b", "yz")).replacing(unlabelled("z", "w"))
-    assert [d.name for d in table.domains] == ["day", "night", "b", "z"]
-    assert table.domain("z").images == [image("w")]
-    assert list(table.images(labelled=True)) == [image(name) for name in "abc"]
-    assert list(table.images()) == [image(name) for name in "abcyzw"]
-    with pytest.raises(InputError, match=r"named 'day', as a domain with labels; .*NAME=FOLDER"):
-        table.replacing(unlabelled("day", "x"))
-    # old ones are kept, unless they are given, or have labels now
-    new = letters(night="c").replacing(unlabelled("z", "v")).keeping_unlabelled(table)
-    assert [(d.name, d.images) for d in new.domains] == [
-        ("night", [image("c")]),
-        ("b", [image("y"), image("z")]),
-        ("z", [image("v")]),
-    ]
-    labelled = letters(b="xy").keeping_unlabelled(table)
-    assert [(d.name, d.labels is None) for d in labelled.domains] == [("b", False), ("z", True)]
 
 
 @given(

@@ -47,15 +47,6 @@ def replace_table(store: Path, **domains: str) -> Path:
     return store
 
 
-def begin(store: Path) -> None:
-    """Finish one of two shards of a model."""
-    with writing(store) as writer:
-        writer.add_model("begun", record())
-        planned, _ = writer.plan(["begun"], set(writer.table.images()))
-        outputs = {o: values("begun", planned.images, o) for o in ("features", "logits")}
-        writer.write_shard("begun", planned.name, outputs, {})
-
-
 def test_rows_of_removed_images_leave_the_disk(small: Path) -> None:
     replace_table(small, day="abd", night="fghi")
     before = contents(small)
@@ -221,25 +212,6 @@ def test_models_domains_and_sizes(tiny_store: Path, images: Path, tree: Tree) ->
     assert usage.cache == size(tiny_store / "cache") > 0
     assert usage.total == sum(usage.models.values()) + usage.samples + usage.cache
     assert usage.total == size(tiny_store)
-
-
-def test_what_can_be_pruned(small: Path) -> None:
-    """The part of each shard file that belongs to removed images, and unused files."""
-    begin(small)
-    found = disk_usage(small)
-    assert found.unused == 0
-    assert found.models["begun"] == size(small / "models/begun")
-    begun = list_contents(small).models[0]
-    assert (begun.name, begun.complete, begun.images) == ("begun", False, 5)
-    remove_models(small, ["begun"])
-    replace_table(small, day="abd", night="fghi")  # 2 of 5 rows of a shard
-    shard = sum(file.stat().st_size for file in small.rglob("00000-00000.*.npy"))
-    table = (small / "samples/00000.json").stat().st_size
-    assert disk_usage(small).unused == round(shard * 2 / 5) + table
-    with writing(small), pytest.raises(InputError, match="is being written by another process"):
-        prune_store(small)
-    prune_store(small)
-    assert disk_usage(small).unused == 0
 
 
 PATHS = [path for domain in TABLE.domains for path in domain.paths]

@@ -18,7 +18,6 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.merge import merge_stores
-from oodzoo.store.sync import sync_store
 from oodzoo.store.writer import writing
 
 TABLE = letters(day="abcde", night="fghi")
@@ -53,28 +52,6 @@ def test_models_of_several_stores(
     assert (found.damage, found.unfinished) == ((), ())
     assert tiny.extract(images, ["a", "b"], tmp_path / "both").shards == 0
     assert merged.local("a") == FeatureStore(stores[0]).local("a")
-
-
-def test_other_segments_and_paths(stored: Store, images: Path, tmp_path: Path) -> None:
-    """The same images, extracted bit by bit, with other paths and after a removal."""
-    a = stored("a", "a")
-    other = shutil.copytree(images, tmp_path / "other")
-    tiny.write_image(other / "day/dog/gone.png", 99, "dog")
-    late = [other / f"{cell}/0.png" for cell in ("day/cat", "night/dog", "night/bike")]
-    for path in late:
-        path.rename(tmp_path / "-".join(path.parts[-3:]))
-    b = stored("b", "b", other)
-    for path in late:
-        (tmp_path / "-".join(path.parts[-3:])).rename(path.with_name("later.png"))
-    (other / "day/dog/gone.png").unlink()
-    sync_store(b, other)
-    tiny.extract(other, ["b"], b)
-    assert len(list((b / "images").iterdir())) == 2
-    assert FeatureStore(a).paths("day") != FeatureStore(b).paths("day")
-    merge_stores([a, b], tmp_path / "ab")
-    assert contents(tmp_path / "ab") == contents(stored("fresh", "ab"))
-    merge_stores([b, a], tmp_path / "ba")
-    assert contents(tmp_path / "ba") == contents(stored("fresh2", "ab", other))
 
 
 def test_unlabelled_domains(stored: Store, images: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.conftest import Run
 from tests.s3 import Bucket
@@ -22,13 +21,11 @@ from oodzoo.core.io import locked, write_bytes
 from oodzoo.core.remote import cache
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import find_file, list_files, write_file
-from oodzoo.extraction.importing import import_features
 from oodzoo.extraction.source import StoreSource
 from oodzoo.store import mirror
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import pull, store_folder, write_new
-from oodzoo.store.merge import merge_stores
 from oodzoo.store.prune import prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.sync import sync_store
@@ -107,19 +104,6 @@ def test_commands_do_the_same_as_on_a_local_store(
         assert remote_files(url) == files(local), name
         with another_machine(tmp_path / "elsewhere"):
             assert content(url) == content(local), name
-
-
-def test_merged_and_imported_features(url: str, data: Path, local: Path, tmp_path: Path) -> None:
-    extract(data, ["c"], tmp_path / "other")
-    upload(local, f"{url}/one")
-    merge_stores([f"{url}/one", tmp_path / "other"], f"{url}/both")
-    merge_stores([local, tmp_path / "other"], tmp_path / "both")
-    assert remote_files(f"{url}/both") == files(tmp_path / "both")
-    X = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
-    np.savez(tmp_path / "x.npz", m=X, labels=list("aabb") * 3, domains=list("cccccddddddd"))
-    import_features([tmp_path / "x.npz"], f"{url}/x")
-    import_features([tmp_path / "x.npz"], tmp_path / "x")
-    assert remote_files(f"{url}/x") == files(tmp_path / "x")
 
 
 def test_commands(url: str, data: Path, local: Path, tmp_path: Path, run: Run) -> None:

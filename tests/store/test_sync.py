@@ -134,32 +134,6 @@ def test_the_store_is_that_of_the_current_images(
     assert rows_by_image(tiny_store, "a") == rows
 
 
-def test_images_that_come(
-    tiny_store: Path, images: Path, same_as_new: Callable[..., None], tree: Tree
-) -> None:
-    """One that comes back needs no extraction; new ones are counted and extracted later."""
-    before, files, path = contents(tiny_store), tree(tiny_store), images / "day/cat/0.png"
-    content = path.read_bytes()
-    path.unlink()
-    sync_store(tiny_store, images)
-    assert contents(tiny_store) != before
-    path.write_bytes(content)
-    assert sync_store(tiny_store, images) == Changes(added=1)
-    assert contents(tiny_store) == before
-    assert tiny.extract(images, ["a", "b"], tiny_store).shards == 0
-    write_image(images / "day/cat/new.png", 99, "cat")
-    assert sync_store(tiny_store, images) == Changes(new=1)
-    assert contents(tiny_store) == before
-    remove(images, "night/dog/0.png")
-    assert sync_store(tiny_store, images) == Changes(new=1, removed=1)
-    done = tiny.extract(images, ["a", "b"], tiny_store)
-    assert (done.decoded, done.shards) == (1, 2)
-    same_as_new()
-    assert files.keys() - tree(tiny_store).keys() <= {"samples/00000.json"} | {
-        name for name in files if "/shards." in name
-    }
-
-
 def test_files_that_cannot_be_read_or_decoded(images: Path, tmp_path: Path) -> None:
     broken = images / "day/cat/0.png"
     broken.write_bytes(broken.read_bytes()[:60])
@@ -328,6 +302,8 @@ def test_stores_of_different_tasks_are_not_merged(write: Write, tmp_path: Path) 
     words = r"regression \('age'\), .* for multilabel \('bike', 'ca"
     with pytest.raises(InputError, match=words):
         merge_stores([one, other], tmp_path / "c")
+    with pytest.raises(InputError, match="has labels for regression, the data for multilabel"):
+        extracted(tagged(write), one, "n")
     four = extracted(numbers(write(age=AGES)), tmp_path / "e", "n").path
     merged = merge_stores([one, four], tmp_path / "c")
     assert (merged.task, merged.models) == (NUMBERS, ("m", "n"))

@@ -45,6 +45,7 @@ def test_a_store_grows(
     tiny.write_image(images / "fog/cat/new.png", 99, "cat")
     done = tiny.extract(images, ["a", "b"], tiny_store)
     assert (done.decoded, done.shards, done.outdated) == (2, 4, ["c"])
+    assert done.warnings()[0].startswith("c: left out")
     done = tiny.extract(images, ["c"], tiny_store)
     assert (done.decoded, done.shards, done.outdated) == (2, 2, [])
     tiny.extract(images, ["a", "b", "c"], tmp_path / "fresh")
