@@ -62,7 +62,7 @@ def expected(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return results_under("default", photos, tmp_path_factory.mktemp("default"))
 
 
-@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
 def test_results_do_not_depend_on_the_backend_of_joblib(
     backend: str, photos: Path, expected: dict[str, Any], tmp_path: Path
 ) -> None:

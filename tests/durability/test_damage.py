@@ -307,17 +307,6 @@ def test_a_list_that_does_not_match_the_index_is_refused(small: Path) -> None:
     np.testing.assert_array_equal(FeatureStore(small).features("m2", "day"), expected)
 
 
-def test_a_model_of_another_width_is_refused(small: Path) -> None:
-    known = json.loads((small / "manifest.json").read_text())["models"]["m1"]
-    for change in ({"feature_dim": 4}, {"n_logits": 3}, {"dtype": "float16"}, {"n_logits": None}):
-        rewrite(small / "manifest.json", lambda m: m["models"]["m1"].update(known | change))  # noqa: B023
-        words = ("contains float32", "instead of", "--repair`")
-        refused(
-            readers(small)["logits" if "n_logits" in change else "features"],
-            *(words if any(change.values()) else ("'m1' does not match the index; ",)),
-        )
-
-
 def test_a_list_or_record_that_names_files_elsewhere(small: Path) -> None:
     folder = small / "models/m1"
     first, *others = records(folder)
@@ -416,19 +405,6 @@ def test_other_arrays_with_a_right_checksum(tmp_path: Path) -> None:
         assert "\n" not in message
         if not message:
             np.testing.assert_array_equal(opened(tmp_path, content), expected)
-
-
-def test_features_that_are_cut_missing_or_a_folder(small: Path) -> None:
-    path = file_of(small, "models/m1/00000-00000.features.*.npy")
-    content = path.read_bytes()
-    for size in (0, 1, 127, 128, len(content) - 1):
-        path.write_bytes(content[:size])
-        refused(readers(small)["features"], f"{path.name}' is damaged (", "`oodzoo store check")
-    path.unlink()
-    assert not FeatureStore(small).is_complete()
-    refused(readers(small)["features"], f"{path.name}' is missing; ", "--repair`")
-    path.mkdir()
-    refused(readers(small)["features"], "is damaged")
 
 
 def test_damaged_facts_count_as_none(small: Path) -> None:

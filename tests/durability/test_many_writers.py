@@ -58,8 +58,16 @@ def require_tidy(store: Path) -> None:
     assert not [path for path in store.rglob("*") if is_temporary(path.name)]
 
 
-@pytest.mark.parametrize("place", ["one machine", "several machines", "url"])
-@pytest.mark.parametrize("models", [("a", "b", "c", "d"), ("ab", "bc", "ca", "abc")])
+@pytest.mark.parametrize(
+    ("models", "place"),
+    [
+        (("a", "b", "c", "d"), "one machine"),
+        (("a", "b", "c", "d"), "several machines"),
+        (("ab", "bc", "ca", "abc"), "one machine"),
+        (("ab", "bc", "ca", "abc"), "several machines"),
+        (("ab", "bc", "ca", "abc"), "url"),
+    ],
+)
 def test_on_a_new_store(
     request: pytest.FixtureRequest,
     data: Path,

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from tests.engine.test_processes import has_ended, wait_until
@@ -26,10 +23,9 @@ from oodzoo.core.io import is_temporary
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.engines.processes import Processes
-from oodzoo.extraction.engines.task import Engine, Reply, Work
+from oodzoo.extraction.engines.task import Engine
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.extractor import Extractor
-from oodzoo.extraction.work import ExtractionJob
 from oodzoo.store import index as store_index
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
@@ -201,24 +197,6 @@ def test_bad_input_of_a_task_stops_the_extraction(data: Path, zoo: Zoo, tmp_path
     store, _ = by(Processes(["cpu", "cpu"]), data, zoo(), tmp_path / "s")
     assert list(store.skipped) == [bad.relative_to(data).as_posix()]
     assert store.n_images == 44
-
-
-class Elsewhere(Processes):
-    """Its workers have another store under another path."""
-
-    def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
-        job = msgspec.json.decode(work.shared, type=ExtractionJob)
-        other = shutil.copytree(job.store, f"{job.store}-elsewhere", dirs_exist_ok=True)
-        shared = msgspec.json.encode(msgspec.structs.replace(job, store=str(other)))
-        return super().run(replace(work, shared=shared), tasks)
-
-
-def test_workers_with_another_store_are_noticed(digits: Path, zoo: Zoo, tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"does not have it here; put the store on a disk that all machines share"
-    ):
-        by(Elsewhere(["cpu"]), digits, zoo(NAMES[0]), tmp_path / "s")
-    assert not read_manifest(tmp_path / "s").models
 
 
 def nested(data: Path, *sizes: int) -> list[set[str]]:

@@ -17,7 +17,7 @@ from oodzoo.extraction import cache
 from oodzoo.extraction.cache import read_cached, write_cached
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import ArraySource, FeatureSource, StoreSource, as_source, total_cost
+from oodzoo.extraction.source import ArraySource, FeatureSource, StoreSource, as_source
 
 
 def both(folder: Path) -> list[FeatureSource]:
@@ -111,13 +111,6 @@ def test_a_task_that_is_not_that_of_the_source_is_refused() -> None:
     source = as_source({"net": X}, Y, D)
     with pytest.raises(InputError, match="the task is 'regression', but the store has labels for"):
         as_source(source, task="regression")
-
-
-def test_layers_of_one_network_cost_as_much_as_the_slowest() -> None:
-    costs = {"vit@blocks.3": 2.0, "vit@blocks.8": 5.0, "vit": 4.0, "net": 1.5}
-    assert total_cost(costs) == 6.5
-    assert total_cost({**costs, "other": None}) is None
-    assert total_cost({"vit": None, "vit@all": 2}) is None
 
 
 def test_the_cache_knows_the_task(tmp_path: Path) -> None:

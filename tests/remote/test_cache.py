@@ -11,7 +11,6 @@ from tests.s3 import Bucket
 from oodzoo.core.errors import DiskError, InputError
 from oodzoo.core.io import temporary_name
 from oodzoo.core.remote.cache import cache_folder, cache_size, cached_file, drop_cached
-from oodzoo.core.remote.failures import RemoteError
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import RemoteFile, find_file, write_file
 
@@ -59,14 +58,6 @@ def test_a_damaged_or_lost_file_is_fetched_again(place: Url) -> None:
     assert cached_file(file).read_bytes() == b"content"
 
 
-def test_an_object_that_has_changed_leaves_nothing(place: Url, cache: Path) -> None:
-    file = put(place, "x", b"old")
-    write_file(place / "x", b"new")
-    with pytest.raises(RemoteError, match="has changed since it was listed"):
-        cached_file(file)
-    assert files(cache) == []
-
-
 def test_the_least_recently_used_go_first(
     in_memory: Url, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,17 +68,6 @@ def test_the_least_recently_used_go_first(
     cached_file(objects[0])  # used now
     new = cached_file(put(in_memory, "new", bytes(1000)))
     assert files(cache) == sorted([paths[0], *paths[3:], new])  # at most 90 %
-
-
-def test_files_in_use_stay(in_memory: Url, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OODZOO_CACHE_SIZE", "1K")
-    old = age(cached_file(put(in_memory, "old", bytes(800))), 1000)
-    recent = cached_file(put(in_memory, "recent", bytes(800)))
-    large = age(cached_file(put(in_memory, "large", bytes(5000))), 1000)
-    assert files(cache) == sorted([recent, large])
-    assert not old.exists()
-    small = cached_file(put(in_memory, "small", bytes(100)))
-    assert files(cache) == sorted([recent, small])
 
 
 def test_what_killed_processes_left_is_removed(

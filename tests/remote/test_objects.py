@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +67,6 @@ def test_an_object_is_created_once(place: Url) -> None:
     assert not create_file(place / "lock", b"1")
     assert create_file(place / "lock", b"0")  # as after an attempt whose answer was lost
     assert read_file(found(place / "lock")) == b"0"
-
-
-def test_one_of_many_creates_an_object(s3: Bucket) -> None:
-    url = Url(s3.url) / "lock"
-    with ThreadPoolExecutor(8) as pool:
-        created = list(pool.map(lambda n: create_file(url, str(n).encode()), range(8)))
-    assert sum(created) == 1
-    assert s3.get("lock") == str(created.index(True)).encode()
 
 
 def test_large_objects_are_read_in_blocks(place: Url, monkeypatch: pytest.MonkeyPatch) -> None:

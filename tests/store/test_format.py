@@ -67,7 +67,7 @@ def test_the_files(tmp_path: Path) -> None:
     }
     samples, index = found.pop("samples/00000.json"), found.pop("images/00000.json")
     shards = [[image(name) for name in names] for names in ("abc", "d", "e")]
-    columns = [
+    columns: list[dict[str, Any]] = [
         {"path": [f"day/{name}.png" for name in "abc"], "label": ["odd", "even", "odd"]},
         {"path": ["night/d.png"], "label": ["even"]},
         {"path": ["u/e.png"], "label": None},

@@ -242,25 +242,6 @@ def test_a_table_changed_by_another_writer_is_not_overwritten(small: Path, given
     assert require_right(small).models == ("m1", "m3")
 
 
-def test_new_samples_and_a_domain_without_labels_of_another_writer(small: Path) -> None:
-    """The other one has left the samples with labels as they were: both changes are kept."""
-    busy = pytest.raises(InputError, match="is being written by another process")
-    with writing(small), writing(small), busy, writing(small, exclusive=True):
-        pass
-    with writing(small) as writer:
-        writer.set_table(letters(day="abcdej", night="fghi"))
-        writer.add_images()
-        with writing(small) as other:
-            other.set_table(other.table.replacing(unlabelled("u", "xy")))
-            other.finish()
-        for name in ("m1", "m2"):
-            writer.add_model(name, record())
-        compute(writer, "m1", "m2")
-        writer.finish()
-    store = require_right(small)
-    assert (store.unlabelled, store.n_images) == (("u",), 10)
-
-
 def test_other_files_and_folders_are_left_as_they_were(
     images: Path, tmp_path: Path, tree: Tree
 ) -> None:
