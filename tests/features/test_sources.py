@@ -170,6 +170,8 @@ def test_other_columns_are_rejected(text: Any) -> None:
     source = ArraySource({"m": np.ones((4, 5))}, [0, 1] * 2, list("aabb"))
     with pytest.raises(InputError, match="the columns of the model 'm' must be ascending numbers"):
         Columns.from_dict({"m": text}, source)
+    with pytest.raises(InputError, match=r"mask has 9 values, .* 5 features"):
+        Columns.by_mask(source, ["m"], np.ones(9, dtype=bool))
 
 
 @pytest.fixture
