@@ -79,9 +79,7 @@ worlds: $(VENV)/dev  ## try what is recommended in all simulated zoos
 
 fuzz: $(VENV)/dev  ## try 20,000 damaged files of each kind, 2,000 histories of a store, all kills
 	OODZOO_FUZZ=20000 OODZOO_HISTORIES=2000 OODZOO_KILL_STEP=1 $(BIN)/python -m pytest \
-	  tests/test_fuzz.py tests/store/test_histories.py tests/cli/test_killed.py \
-	  tests/store/test_killed.py tests/store/test_mirror.py tests/features/test_resume.py \
-	  tests/tuning/test_runs.py
+	  tests/durability tests/store/test_histories.py tests/tuning/test_runs.py
 
 versions:  ## run all tests but those of PyTorch on Python 3.12 and 3.13, where installed
 	@for version in 3.12 3.13; do \

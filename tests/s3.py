@@ -1,12 +1,7 @@
 """An S3 server on this machine, and a proxy in front of it whose requests fail as told.
 
 The fixture `s3` is a fresh bucket; the environment of the test, and of processes that it starts,
-leads to it through the proxy::
-
-    def test_a_stall(s3: Bucket) -> None:
-        s3.put("photos/day/cat/1.png", content)
-        s3.proxy.stall(r"^GET .*/1\\.png", seconds=30)
-        oodzoo.ImageDomains(f"{s3.url}/photos")
+leads to it through the proxy.
 """
 
 from __future__ import annotations
@@ -17,7 +12,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -28,7 +22,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import pytest
@@ -66,15 +60,7 @@ def environment(endpoint: str) -> dict[str, str]:
 
 
 class S3Server(AbstractContextManager["S3Server"]):
-    """moto's server in a process of its own; it ends with this process.
-
-    Attributes
-    ----------
-    endpoint : str
-        Its address, `http://127.0.0.1:PORT`.
-    environment : dict of str to str
-        The variables that lead clients to it.
-    """
+    """moto's server in a process of its own; it ends with this process."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -87,21 +73,16 @@ class S3Server(AbstractContextManager["S3Server"]):
         assert self._process.stdout is not None
         port = self._process.stdout.readline().strip()
         if not port:
-            self.close()
+            self.__exit__()
             raise RuntimeError("moto's server did not start: python -m moto.server shows why")
         self.endpoint = f"http://127.0.0.1:{port}"
         self.environment = environment(self.endpoint)
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the server."""
         self._process.kill()
         self._process.communicate()
 
     def create_bucket(self, name: str) -> Bucket:
-        """Create an empty bucket."""
         self.request("PUT", f"/{name}")
         return Bucket(self, name)
 
@@ -121,17 +102,10 @@ class S3Server(AbstractContextManager["S3Server"]):
         return body
 
 
-@dataclass
-class Request:
-    """A request that reached the proxy."""
+class Request(NamedTuple):
+    """A request that reached the proxy: method and path with query, such as `GET /bucket/key`."""
 
     line: str
-    """Method and path with query, such as `GET /bucket/key`."""
-    started: float
-    ended: float | None = None
-    """Both as `time.monotonic()`; None while it is under way."""
-    fault: str | None = None
-    """The rule that it met."""
 
 
 @dataclass
@@ -148,18 +122,6 @@ class FaultyProxy(AbstractContextManager["FaultyProxy"]):
 
     A rule has a pattern, searched in `METHOD /bucket/key?query`, and `times`: for how many requests
     it is; None is for all. The oldest rule that matches applies; delays (`slow`) come on top.
-
-    Parameters
-    ----------
-    target : str
-        The address of the server.
-
-    Attributes
-    ----------
-    endpoint, environment
-        As those of a server.
-    requests : list of Request
-        All that it was asked.
     """
 
     def __init__(self, target: str) -> None:
@@ -204,9 +166,9 @@ class FaultyProxy(AbstractContextManager["FaultyProxy"]):
         """Send the headers, then nothing for some seconds, then the body."""
         self._add("stall", pattern, times, seconds=seconds)
 
-    def truncate(self, pattern: str, *, size: int | None = None, times: int | None = 1) -> None:
-        """Close the connection after some bytes of the body (half of it), whatever was promised."""
-        self._add("truncate", pattern, times, size=size)
+    def truncate(self, pattern: str, *, times: int | None = 1) -> None:
+        """Close the connection after half of the body, whatever was promised."""
+        self._add("truncate", pattern, times)
 
     def slow(self, pattern: str, *, seconds: float, times: int | None = None) -> None:
         """Wait before forwarding the request."""
@@ -217,7 +179,6 @@ class FaultyProxy(AbstractContextManager["FaultyProxy"]):
         self._add("replace", pattern, times, body=body)
 
     def forget(self) -> None:
-        """Remove all rules and recorded requests."""
         with self._lock:
             self._rules.clear()
             self.requests.clear()
@@ -227,23 +188,11 @@ class FaultyProxy(AbstractContextManager["FaultyProxy"]):
         with self._lock:
             return [request for request in self.requests if re.search(pattern, request.line)]
 
-    def most_at_once(self, pattern: str = "") -> int:
-        """Return how many requests that match a pattern were under way at the same time."""
-        times = [(request.started, request.ended) for request in self.asked(pattern)]
-        changes = sorted(
-            [(start, 1) for start, _ in times] + [(end, -1) for _, end in times if end is not None]
-        )
-        most = now = 0
-        for _, change in changes:
-            now += change
-            most = max(most, now)
-        return most
-
     def _add(self, kind: str, pattern: str, times: int | None, **settings: Any) -> None:
         with self._lock:
             self._rules.append(_Rule(kind, re.compile(pattern), times, settings))
 
-    def begin(self, line: str) -> tuple[Request, float, _Rule | None]:
+    def begin(self, line: str) -> tuple[float, _Rule | None]:
         """Record a request; return its delay and its fault."""
         with self._lock:
             matching = [r for r in self._rules if r.left != 0 and r.pattern.search(line)]
@@ -252,14 +201,10 @@ class FaultyProxy(AbstractContextManager["FaultyProxy"]):
             for rule in (*delays, *faults):
                 if rule.left is not None:
                     rule.left -= 1
-            fault = faults[0] if faults else None
-            kind = fault.kind if fault else "slow" if delays else None
-            request = Request(line, time.monotonic(), fault=kind)
-            self.requests.append(request)
-        return request, sum(rule.settings["seconds"] for rule in delays), fault
+            self.requests.append(Request(line))
+        return sum(rule.settings["seconds"] for rule in delays), faults[0] if faults else None
 
     def wait(self, seconds: float) -> None:
-        """Sleep, at most until the proxy is closed."""
         self._over.wait(seconds)
 
     def forward(
@@ -336,20 +281,13 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Print nothing."""
+        pass
 
     def _answer(self) -> None:
         body = self._body()
-        self._request, delay, rule = self.owner.begin(f"{self.command} {self.path}")
-        try:
-            self.owner.wait(delay)
-            self._follow(rule, body)
-        finally:
-            self._end()
-
-    def _end(self) -> None:
-        if self._request.ended is None:
-            self._request.ended = time.monotonic()
+        delay, rule = self.owner.begin(f"{self.command} {self.path}")
+        self.owner.wait(delay)
+        self._follow(rule, body)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer
 
@@ -383,7 +321,7 @@ class _Handler(BaseHTTPRequestHandler):
             content = settings["body"]
         size = len(content)
         if kind == "truncate":
-            size = size // 2 if settings["size"] is None else settings["size"]
+            size //= 2
             self.close_connection = True
         stall = settings["seconds"] if kind == "stall" else 0
         self._send(status, reason, headers, content, size=size, stall=stall)
@@ -411,8 +349,7 @@ class _Handler(BaseHTTPRequestHandler):
         if stall:
             self.end_headers()
             self.owner.wait(stall)
-        self._end()  # the client may ask the next one before this thread goes on
-        if not stall:
+        else:
             self.end_headers()
         self.wfile.write(b"" if bodiless else content[:size])
 
@@ -427,23 +364,18 @@ class Bucket:
 
     @property
     def url(self) -> str:
-        """Its address, `s3://NAME`."""
         return f"s3://{self.name}"
 
     def put(self, key: str, content: bytes) -> None:
-        """Write an object."""
         self.server.request("PUT", f"/{self.name}/{quote(key)}", content)
 
     def get(self, key: str) -> bytes:
-        """Read an object; KeyError if there is none."""
         return self.server.request("GET", f"/{self.name}/{quote(key)}")
 
     def delete(self, key: str) -> None:
-        """Remove an object."""
         self.server.request("DELETE", f"/{self.name}/{quote(key)}")
 
     def keys(self) -> list[str]:
-        """The keys of all objects, sorted."""
         found: list[str] = []
         token = ""
         while True:

@@ -62,7 +62,7 @@ def expected(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return results_under("default", photos, tmp_path_factory.mktemp("default"))
 
 
-@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
+@pytest.mark.parametrize("backend", ["loky", "multiprocessing"])
 def test_results_do_not_depend_on_the_backend_of_joblib(
     backend: str, photos: Path, expected: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -88,53 +88,6 @@ def test_threads_share_a_budget() -> None:
     assert (5 < most <= 10, used) == (True, 0)
 
 
-def test_more_than_the_budget_is_held_alone() -> None:
-    budget, busy, alone = Budget(10), threading.Event(), threading.Event()
-
-    def large() -> bool:
-        busy.wait(10)
-        with budget.reserve(1000):
-            return alone.is_set()
-
-    def small() -> bool:
-        with budget.reserve(1):
-            busy.set()
-            time.sleep(0.05)
-            alone.set()
-        return True
-
-    assert list(Prefetch(lambda call: call(), [(large,), (small,)], n_threads=2)) == [True, True]
-
-
-def test_a_large_amount_is_served_before_later_small_ones() -> None:
-    budget, order = Budget(10), list[str]()
-
-    def take(name: str, amount: int) -> None:
-        with budget.reserve(amount):
-            order.append(name)
-
-    with budget.reserve(5):
-        large = threading.Thread(target=take, args=("large", 10))
-        large.start()
-        while not budget._queue.locked():
-            time.sleep(0.001)
-        small = threading.Thread(target=take, args=("small", 1))
-        small.start()
-        small.join(0.05)
-        assert order == []
-    large.join()
-    small.join()
-    assert order == ["large", "small"]
-
-
-def test_a_failed_holder_frees_its_amount() -> None:
-    budget = Budget(1)
-    with pytest.raises(ZeroDivisionError), budget.reserve(1):
-        _ = 1 // 0
-    with budget.reserve(1):
-        pass
-
-
 def _blas_threads() -> set[int]:
     return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
@@ -149,17 +102,4 @@ def test_small_problems_use_one_blas_thread(large: int | None) -> None:
             assert _blas_threads() == {1}
         with blas_threads(first, large):
             assert _blas_threads() == {2}
-        assert _blas_threads() == {2}
-
-
-def test_threads_that_limit_blas_leave_it_as_it_was() -> None:
-    with threadpool_limits(2, user_api="blas"):
-        if _blas_threads() != {2}:
-            pytest.skip("BLAS cannot have two threads here")
-        first, second = blas_threads(1), blas_threads(1)
-        first.__enter__()
-        second.__enter__()  # in another order than nested ones, as of two threads
-        first.__exit__(None, None, None)
-        assert _blas_threads() == {1}
-        second.__exit__(None, None, None)
         assert _blas_threads() == {2}

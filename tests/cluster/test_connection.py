@@ -13,7 +13,7 @@ import pytest
 from tests.cluster.conftest import Command
 from tests.conftest import Outcome
 from tests.fixtures import draw_digits
-from tests.raylets import Cluster, free_ports
+from tests.raylets import Cluster
 
 START = "start one with `ray start --head`, or leave the address out to use this machine"
 
@@ -35,31 +35,13 @@ def extract(images: Path, command: Command, tmp_path: Path) -> Iterator[Command]
     assert not (tmp_path / "store").exists()
 
 
-def test_an_address_where_nobody_listens(extract: Command) -> None:
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    refused = "[Errno 111] Connection refused"
-    expected = f"oodzoo: no Ray cluster answers at {address!r} ({refused}); {START}"
-    assert extract("--address", address).complaint == expected
-
-
-def test_an_address_that_never_answers(extract: Command) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+def test_an_address_where_no_cluster_answers(extract: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, _web_server() as web:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
         complaint = extract("--address", address).complaint
-    assert complaint == f"oodzoo: no Ray cluster answers at {address!r} within 20 s; {START}"
-
-
-def test_the_address_of_a_web_server(extract: Command) -> None:
-    with _web_server() as address:
-        complaint = extract("--address", address).complaint
-    assert complaint.startswith(f"oodzoo: no Ray cluster answers at {address!r}")
-
-
-@pytest.mark.parametrize("address", ["here", "localhost:", ":6379", "localhost:port"])
-def test_text_that_is_not_an_address(extract: Command, address: str) -> None:
-    complaint = extract("--address", address).complaint
-    wanted = "the address of a Ray cluster must be HOST:PORT or auto"
-    assert complaint == f"oodzoo: {wanted}, got {address!r}"
+        assert complaint == f"oodzoo: no Ray cluster answers at {address!r} within 20 s; {START}"
+        complaint = extract("--address", web).complaint
+        assert complaint.startswith(f"oodzoo: no Ray cluster answers at {web!r}")
 
 
 def test_another_token_is_rejected(

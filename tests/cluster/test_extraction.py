@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.cluster.conftest import SECONDS, Command, program, ray_options
-from tests.cluster.data import (
-    nothing_but_timings_differs,
-    shards,
-    write_crashing_model,
-    write_zoo,
-)
+from tests.cluster.data import nothing_but_timings_differs, shards, write_crashing_model, write_zoo
 from tests.fixtures import draw_digits
 from tests.raylets import Cluster, Node, cluster
 
@@ -65,17 +59,6 @@ def start(images: Path) -> Iterator[Start]:
     for running in started:
         running.kill()
         running.communicate()
-
-
-def test_features_are_those_of_one_process(
-    images: Path, alone: Path, tmp_path: Path, join: Join, command: Command
-) -> None:
-    join()
-    done = command("extract", images, "--zoo", "demo", "--store", tmp_path / "store", "--json")
-    assert done.code == 0, done.err
-    assert done.document["images"] == 1797
-    assert done.err.splitlines()[1].endswith(" tasks on 2 workers (ray)")
-    nothing_but_timings_differs(alone, tmp_path / "store")
 
 
 def test_a_node_killed_midway_costs_time_only(
@@ -147,28 +130,6 @@ def test_an_interrupted_driver_leaves_no_worker(
     kept = "interrupted; finished features are kept, rerun the command to resume"
     assert err.splitlines()[2:] == [f"oodzoo: {kept}"]
     _wait_until_idle(head.head, node)
-
-
-def test_a_connection_of_the_program_is_kept(tmp_path: Path, head: Cluster) -> None:
-    """A program that has connected to a cluster goes on with it after an extraction."""
-    code = """
-import ray, sys, oodzoo
-ray.init(sys.argv[1], log_to_driver=False, logging_level="ERROR")
-store = oodzoo.extract(sys.argv[2], sys.argv[3], sys.argv[4], engine="ray")
-assert ray.get(ray.remote(lambda: 7).remote()) == 7
-print(len(store.models))
-"""
-    zoo = write_zoo(tmp_path / "zoo", ["separable_shapes"])
-    digits = draw_digits(tmp_path / "digits", 4)
-    done = subprocess.run(
-        [sys.executable, "-c", code, head.address, digits, zoo, tmp_path / "store"],
-        capture_output=True,
-        text=True,
-        env=head.environment,
-        timeout=SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
 
 
 def test_without_an_address_a_cluster_is_started_here(

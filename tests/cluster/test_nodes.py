@@ -72,69 +72,46 @@ def _may_mount() -> None:
 
 
 @pytest.mark.usefixtures("_may_mount")
-def test_a_node_without_the_file_of_a_model(
-    job: Job, join: Join, complaint: Complaint, command: Command
+@pytest.mark.parametrize("lacks", ["model", "store", "images", "same store"])
+def test_a_node_that_lacks_something(
+    job: Job, join: Join, complaint: Complaint, command: Command, tmp_path: Path, lacks: str
 ) -> None:
-    node = join(mounts={job.zoo.parent: job.empty})
-    file = str(job.zoo.parent / "mlp_glyphs_augmented.onnx")
-    shared = "put it on a disk that all share"
-    assert complaint() == f"cannot read {file!r} of model 'mlp_glyphs_augmented'; {shared}"
-    node.leave()
-    assert command(*job.arguments).out == f"2 models, 108 images, 3 domains in {job.store}\n"
+    empty, shared, model = job.empty, "put it on a disk that all share", job.zoo.parent
+    hidden, other, words = {
+        "model": (model, empty, rf"cannot read '{model}/\S+' of model 'mlp\S+'; {shared}"),
+        "store": (job.store.parent, empty, f"cannot see the store '{job.store}'; put it on .*"),
+        "images": (job.images, empty, f"cannot read the image '{job.images}/.*; put the data .*"),
+        "same store": (job.store, tmp_path / "other", f"has another store at '{job.store}'; .*"),
+    }[lacks]
+    if lacks == "same store":
+        few = draw_digits(tmp_path / "few", 4)
+        arguments = ["extract", few, "--zoo", job.zoo, "--store", other, "--device", "cpu"]
+        assert command(*arguments, ray=False).code == 0
+        job.store.mkdir()
+    node = join(mounts={hidden: other})
+    assert re.fullmatch(words, complaint())
+    if lacks == "model":
+        node.leave()
+        assert command(*job.arguments).out == f"2 models, 108 images, 3 domains in {job.store}\n"
 
 
-@pytest.mark.usefixtures("_may_mount")
-def test_a_node_that_cannot_see_the_store(job: Job, join: Join, complaint: Complaint) -> None:
-    join(mounts={job.store.parent: job.empty})
-    shared = "put it on a disk that all machines share"
-    assert complaint() == f"cannot see the store {str(job.store)!r}; {shared}"
-
-
-@pytest.mark.usefixtures("_may_mount")
-def test_a_node_with_another_store_at_the_path(
-    job: Job, join: Join, complaint: Complaint, command: Command, tmp_path: Path
+@pytest.mark.parametrize("version", ["0.0.7", None])
+def test_a_node_with_another_version_of_the_package_or_none(
+    join: Join, complaint: Complaint, tmp_path: Path, version: str | None
 ) -> None:
-    other = tmp_path / "other"
-    few = draw_digits(tmp_path / "few", 4)
-    local = ["--device", "cpu"]
-    extracted = command("extract", few, "--zoo", job.zoo, "--store", other, *local, ray=False)
-    assert extracted.code == 0, extracted.err
-    job.store.mkdir()
-    join(mounts={job.store: other})
-    shared = "put the store on a disk that all machines share"
-    assert complaint() == f"has another store at {str(job.store)!r}; {shared}"
-
-
-@pytest.mark.usefixtures("_may_mount")
-def test_a_node_that_cannot_see_the_images(job: Job, join: Join, complaint: Complaint) -> None:
-    join(mounts={job.images: job.empty})
-    line = complaint()
-    assert line.startswith(f"cannot read the image '{job.images}/")
-    assert line.endswith("; put the data on a disk that all share")
-
-
-def test_a_node_with_another_version_of_the_package(
-    join: Join, complaint: Complaint, tmp_path: Path
-) -> None:
-    python = _python_without_oodzoo(tmp_path / "python")
-    copy = tmp_path / "copy" / "oodzoo"
-    shutil.copytree(Path(oodzoo.__file__).parent, copy)
-    root = copy / "__init__.py"
-    line = f'__version__ = "{oodzoo.__version__}"'
-    assert line in root.read_text()
-    root.write_text(root.read_text().replace(line, '__version__ = "0.0.7"'))
-    _library(tmp_path / "python").joinpath("copy.pth").write_text(f"{copy.parent}\n")
+    python, here = _python_without_oodzoo(tmp_path / "python"), oodzoo.__version__
+    if version:
+        copy = tmp_path / "copy" / "oodzoo"
+        shutil.copytree(Path(oodzoo.__file__).parent, copy)
+        root, line = copy / "__init__.py", '__version__ = "{}"'
+        assert line.format(here) in root.read_text()
+        root.write_text(root.read_text().replace(line.format(here), line.format(version)))
+        _library(tmp_path / "python").joinpath("copy.pth").write_text(f"{copy.parent}\n")
+        words = f"has oodzoo 0.0.7, this process {here}; install the same version on all machines"
+    else:
+        words = f"cannot import oodzoo (No module named 'oodzoo'); install oodzoo {here} there"
     join(python=python)
-    version = oodzoo.__version__
-    same = "install the same version on all machines"
-    assert complaint() == f"has oodzoo 0.0.7, this process {version}; {same}"
-
-
-def test_a_node_without_the_package(join: Join, complaint: Complaint, tmp_path: Path) -> None:
-    join(python=_python_without_oodzoo(tmp_path / "python"))
-    reason = "No module named 'oodzoo'"
-    install = f"install oodzoo {oodzoo.__version__} there"
-    assert complaint() == f"cannot import oodzoo ({reason}); {install}"
+    assert complaint() == words
 
 
 def _python_without_oodzoo(folder: Path) -> Path:

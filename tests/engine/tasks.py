@@ -20,7 +20,9 @@ def work(name: str, shared: bytes | Path = b"") -> Work:
 
 
 def tell(shared: bytes, task: bytes, worker: Worker) -> bytes:
-    """The device, the number of cores, and the bytes that were sent."""
+    """The device, the number of cores, and the bytes that were sent; prints as libraries do."""
+    print("x" * 100_000, flush=True)
+    os.write(1, b"y" * 100_000)
     return f"{worker.device} {worker.cores} {cpu_count()} ".encode() + shared + b" " + task
 
 
@@ -30,14 +32,6 @@ def count_bytes(shared: bytes, task: bytes, _: Worker) -> bytes:
 
 def process_id(_: bytes, __: bytes, ___: Worker) -> bytes:
     return str(os.getpid()).encode()
-
-
-def print_much(_: bytes, task: bytes, __: Worker) -> bytes:
-    """As a library that prints: with Python, and with the system's stdout."""
-    print("x" * 100_000, flush=True)
-    os.write(1, b"y" * 100_000)
-    sys.stderr.write("z" * 100_000)
-    return task
 
 
 def meet(shared: bytes, task: bytes, _: Worker) -> bytes:
@@ -73,15 +67,6 @@ def fail(_: bytes, task: bytes, __: Worker) -> bytes:
 
 def refuse(_: bytes, task: bytes, __: Worker) -> bytes:
     raise InputError(f"bad input: {task.decode()!r}")
-
-
-def wait_forever(shared: bytes, task: bytes, _: Worker) -> bytes:
-    """Write the number of this process to a file, and do not return."""
-    folder = Path(os.fsdecode(shared))
-    (folder / f".{task.decode()}").write_text(str(os.getpid()))
-    (folder / f".{task.decode()}").rename(folder / task.decode())
-    _wait(lambda: False)
-    return b""
 
 
 def _wait(condition: object) -> None:

@@ -28,20 +28,16 @@ def test_parts_are_read_as_they_are_written(of: int, data: st.DataObject) -> Non
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "3", "3/", "/8", "-1/8", "1/-8", "1.0/8", " 1/8", "1/8\n", "1/8/8", "¹/8"]
+    ("text", "message"),
+    [
+        *((text, "must be I/N, such as 3/8, got ") for text in ("", "3", "/8", "-1/8", "1/8/8")),
+        *((text, "must be I/N, such as 3/8, got ") for text in ("1.0/8", " 1/8", "1/8\n", "¹/8")),
+        *((text, "does not exist: I/N counts from 1/8 to 8/8$") for text in ("9/8", "0/8")),
+        ("1/0", "does not exist: I/N counts from 1/1 to 1/1$"),
+    ],
 )
-def test_a_part_is_two_numbers(text: str) -> None:
-    with pytest.raises(InputError, match=r"^the shard must be I/N, such as 3/8, got "):
-        parse_part(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "known"),
-    [("9/8", "1/8 to 8/8"), ("0/8", "1/8 to 8/8"), ("1/0", "1/1 to 1/1"), ("0/0", "1/1 to 1/1")],
-)
-def test_a_part_that_does_not_exist(text: str, known: str) -> None:
-    message = f"^the shard '{text}' does not exist: I/N counts from {known}$"
-    with pytest.raises(InputError, match=message):
+def test_a_part_is_two_numbers(text: str, message: str) -> None:
+    with pytest.raises(InputError, match=f"^the shard .*{message}"):
         parse_part(text)
 
 
@@ -55,20 +51,13 @@ def test_devices_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> Non
     assert parse_devices("cuda:0, cuda:1,cpu") == ["cuda:0", "cuda:1", "cpu"]
     gpus(monkeypatch, 3)
     assert parse_devices("all") == ["cuda:0", "cuda:1", "cuda:2"]
+    for torch in (SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 0)), None):
+        monkeypatch.setitem(sys.modules, "torch", torch)
+        with pytest.raises(InputError, match="PyTorch finds no GPU here; use cpu or auto"):
+            parse_devices("all")
 
 
-def test_all_devices_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpus(monkeypatch, 0)
-    with pytest.raises(InputError, match="PyTorch finds no GPU here; use cpu or auto"):
-        parse_devices("all")
-    monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(InputError, match="PyTorch finds no GPU here; use cpu or auto"):
-        parse_devices("all")
-
-
-def test_one_device_is_this_process_and_several_are_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_device_is_this_process_and_several_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_engine(device="cpu") as engine:
         assert engine is None
     with open_engine(device="cpu", part=Part(3, 8)) as engine:
@@ -95,10 +84,6 @@ def test_one_device_is_this_process_and_several_are_others(
         ),
         (
             {"address": "host:6379"},
-            "the address 'host:6379' is of a Ray cluster; add the engine ray",
-        ),
-        (
-            {"address": "host:6379", "device": "cpu,cpu"},
             "the address 'host:6379' is of a Ray cluster; add the engine ray",
         ),
     ],

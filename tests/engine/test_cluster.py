@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.cluster.data import nothing_but_timings_differs, write_zoo
 from tests.conftest import Run
 from tests.docs.pages import File, run_page, steps
 from tests.raylets import Cluster, cluster, free_ports, needs_ray
@@ -23,31 +21,6 @@ def two_nodes() -> Iterator[Cluster]:
         started.join()
         yield started
     assert not any(node.processes for node in started.nodes)
-
-
-@needs_ray
-def test_features_are_those_of_one_process(
-    digits: Path, tmp_path: Path, two_nodes: Cluster
-) -> None:
-    zoo = write_zoo(tmp_path / "zoo", ["separable_shapes", "mlp_glyphs_augmented"])
-    extract = [sys.executable, "-m", "oodzoo", "extract", str(digits), "--zoo", str(zoo)]
-    alone, together = tmp_path / "alone", tmp_path / "together"
-    local = [*extract, "--store", str(alone), "--device", "cpu"]
-    subprocess.run(local, capture_output=True, check=True)
-    engine = ["--engine", "ray", "--address", two_nodes.address]
-    done = subprocess.run(
-        [*extract, "--store", str(together), *engine],
-        env=two_nodes.environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"2 models, 108 images, 3 domains in {together}\n"
-    first, second, _ = done.stderr.splitlines()  # nothing that Ray prints
-    assert (first, second) == ("2 models, 108 images", "6 tasks on 2 workers (ray)")
-    nothing_but_timings_differs(alone, together)
 
 
 @needs_ray

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -95,32 +94,6 @@ def test_each_call_is_a_run_and_a_failed_one_says_why(uri: str) -> None:
 
 def _refuse(X: object, y: object) -> float:
     raise InputError("takes two")
-
-
-def test_metrics_can_be_read_while_a_stage_proceeds(uri: str) -> None:
-    listener = MLflowListener(uri, experiment="live")
-    listener.start("extraction")
-    listener.metric("extraction", "net/milliseconds_per_image", 3.0, step=2)
-    listener.progress("extraction", 1, 2)
-    [run] = runs(uri, "live")
-    assert run.info.status == "RUNNING"
-    assert run.data.metrics == {"extraction/net/milliseconds_per_image": 3.0}
-
-
-def test_a_part_of_mlflow_that_is_not_installed_is_named(uri: str) -> None:
-    """The client without SQLAlchemy is enough for a server, but not for a database."""
-    script = (
-        "import sys; sys.modules['sqlalchemy'] = None\n"
-        "from oodzoo.core.errors import MissingPackageError\n"
-        "from oodzoo.events import MLflowListener\n"
-        "try: MLflowListener(sys.argv[1])\n"
-        "except MissingPackageError as error: print(error)\n"
-    )
-    arguments = [sys.executable, "-c", script, uri]
-    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
-    assert 'needs the package sqlalchemy; install it with: pip install "oodzoo[mlflow]"' in (
-        done.stdout
-    )
 
 
 @pytest.mark.parametrize(

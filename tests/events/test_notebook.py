@@ -2,78 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
 
-from oodzoo.core.events.notebook import SWITCH
 from oodzoo.events import NotebookProgress
 
 nbformat = pytest.importorskip("nbformat")
 NotebookClient = pytest.importorskip("nbclient").NotebookClient
 pytest.importorskip("ipykernel")
-
-SETUP = """
-import os, time
-import numpy as np
-import oodzoo
-from oodzoo.events import Events, Stage
-
-rng = np.random.default_rng(0)
-y, domains = np.tile([0, 1], 30), np.repeat(["a", "b", "c"], 20)
-features = {name: y[:, None] + rng.normal(size=(60, 2)) for name in ("m1", "m2", "m3")}
-
-def work(listener=None, seconds=0.8, inner=None):
-    with Stage(listener, "evaluation", images=60) as stage:
-        with Stage(inner, "ranking"):  # as functions do that call others without a listener
-            time.sleep(seconds)
-        for done in range(3):
-            stage.progress(done, 4)
-            time.sleep(0.25 if seconds else 0)
-        stage.say("<b>without</b> photo")
-        return stage
-"""
-CELLS = {
-    "shown": "_ = work()",
-    "quick": "_ = work(seconds=0); ranking = oodzoo.rank(features, y, domains); ranking",
-    "off": "_ = work([], inner=None)",
-    "failed": "try:\n    with Stage(None, 'tuning') as stage:\n        time.sleep(0.6)\n"
-    "        stage.progress(1, 4)\n        raise ValueError\nexcept ValueError: pass",
-    "switched off": f"os.environ[{SWITCH!r}] = '0'; _ = work()",
-}
-
-
-@pytest.fixture(scope="module")
-def outputs() -> dict[str, list[Any]]:
-    """The outputs of the cells, as a notebook has them in the end."""
-    cells = [nbformat.v4.new_code_cell(code) for code in (SETUP, *CELLS.values())]
-    notebook = nbformat.v4.new_notebook(cells=cells)
-    NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
-    assert not cells[0].outputs
-    return {name: cell.outputs for name, cell in zip(CELLS, cells[1:], strict=True)}
-
-
-def test_one_line_is_updated_and_says_at_the_end_how_long_it_took(
-    outputs: dict[str, list[Any]],
-) -> None:
-    (line,) = outputs["shown"]  # the stage within it has no line of its own
-    assert re.fullmatch(r"Evaluation: done in \d\.\d s", line.data["text/plain"])
-    assert line.data["text/html"] == line.data["text/plain"]
-    (line,) = outputs["failed"]
-    assert line.data["text/plain"].startswith("Tuning: failed after 0.")
-
-
-def test_quick_work_shows_its_result_only(outputs: dict[str, list[Any]]) -> None:
-    (result,) = outputs["quick"]
-    assert result.output_type == "execute_result"
-    assert result.data["text/plain"].startswith("Ranking(3 models by unseen: 1 m")
-    assert 'class="dataframe"' in result.data["text/html"]
-
-
-def test_progress_can_be_turned_off(outputs: dict[str, list[Any]]) -> None:
-    assert outputs["off"] == []
-    assert outputs["switched off"] == []
 
 
 def test_what_the_line_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,17 +37,6 @@ def run(shared: bytes, task: bytes, worker: Worker) -> bytes:
     return real.run_task(shared, task, worker)
 
 
-def die_once(shared: bytes, task: bytes, worker: Worker) -> bytes:
-    """The first process that has written a shard dies before its next one."""
-
-    def die(name: str, written: int) -> None:
-        if written == 1 and _is_first():
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    _before_shards(die)
-    return real.run_task(shared, task, worker)
-
-
 def die_of_culprit(shared: bytes, task: bytes, worker: Worker) -> bytes:
     """Die before any shard of one model."""
 
@@ -89,12 +78,3 @@ _WRITE_SHARD = StoreWriter.write_shard
 
 def _folder() -> Path:
     return Path(os.environ[FOLDER])
-
-
-def _is_first() -> bool:
-    """Whether no process has asked this before."""
-    try:
-        (_folder() / "first").touch(exist_ok=False)
-    except FileExistsError:
-        return False
-    return True

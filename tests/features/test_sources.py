@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -19,17 +17,7 @@ from oodzoo.extraction import cache
 from oodzoo.extraction.cache import read_cached, write_cached
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import (
-    ArraySource,
-    FeatureSource,
-    StoreSource,
-    as_source,
-    groups_of,
-    total_cost,
-)
-from oodzoo.tasks import Task
-
-# --- source ------------------------------------------------------------------------------------
+from oodzoo.extraction.source import ArraySource, FeatureSource, StoreSource, as_source
 
 
 def both(folder: Path) -> list[FeatureSource]:
@@ -86,11 +74,6 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], complaint: str) -> No
         as_source(*arguments)
 
 
-def test_ranking_does_not_import_pillow() -> None:
-    program = "import sys, oodzoo.ranking; assert 'PIL' not in sys.modules"
-    subprocess.run([sys.executable, "-c", program], check=True)
-
-
 def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
     _, source = both(tmp_path)
     assert isinstance(source, StoreSource)
@@ -124,36 +107,10 @@ def test_arrays_and_a_store_are_seen_alike(tmp_path: Path) -> None:
     assert set(stored.provenance) == {"name", "fingerprint"}
 
 
-def test_groups_of_several_domains() -> None:
-    X, y, domains = np.ones((5, 1)), [0, 1, 0, 1, 0], ["a", "b", "a", "c", "b"]
-    grouped = ArraySource({"net": X}, y, domains, ["p", "q", None, "p", "r"])
-    assert groups_of(grouped, ["b", "a"]) == ["q", "r", "p", None]
-    assert groups_of(ArraySource({"net": X}, y, domains), ["a", "c"]) == [None] * 3
-
-
-def test_numbers_and_several_labels_are_kept_as_they_are() -> None:
-    numbers = as_source({"net": X}, [0.5, 2.25, 1, 7], D)
-    assert numbers.task == Task("regression", ("y",))
-    assert numbers.classes == ("y",)
-    assert np.concatenate([numbers.labels(d) for d in numbers.domains]).shape == (4, 1)
-    several = as_source({"net": X}, [["cat"], ["cat", "dog"], [], ["dog"]], D)
-    assert several.classes == ("cat", "dog")
-    part = several.only(several.domains[:1])
-    assert part.classes == ("cat", "dog")
-    assert part.labels(part.domains[0]).tolist() == several.labels(part.domains[0]).tolist()
-
-
 def test_a_task_that_is_not_that_of_the_source_is_refused() -> None:
     source = as_source({"net": X}, Y, D)
     with pytest.raises(InputError, match="the task is 'regression', but the store has labels for"):
         as_source(source, task="regression")
-
-
-def test_layers_of_one_network_cost_as_much_as_the_slowest() -> None:
-    costs = {"vit@blocks.3": 2.0, "vit@blocks.8": 5.0, "vit": 4.0, "net": 1.5}
-    assert total_cost(costs) == 6.5
-    assert total_cost({**costs, "other": None}) is None
-    assert total_cost({"vit": None, "vit@all": 2}) is None
 
 
 def test_the_cache_knows_the_task(tmp_path: Path) -> None:
@@ -169,9 +126,6 @@ def test_the_cache_knows_the_task(tmp_path: Path) -> None:
         source.cached("kind", ["net"], lambda: {"x": np.zeros(1)})
         found.append(sorted(path.name for path in (tmp_path / task / "cache/kind").iterdir()))
     assert found[0] != found[1]
-
-
-# --- columns -----------------------------------------------------------------------------------
 
 
 DOMAINS = np.repeat(["a", "b", "c"], 4)
@@ -216,9 +170,8 @@ def test_other_columns_are_rejected(text: Any) -> None:
     source = ArraySource({"m": np.ones((4, 5))}, [0, 1] * 2, list("aabb"))
     with pytest.raises(InputError, match="the columns of the model 'm' must be ascending numbers"):
         Columns.from_dict({"m": text}, source)
-
-
-# --- cache -------------------------------------------------------------------------------------
+    with pytest.raises(InputError, match=r"mask has 9 values, .* 5 features"):
+        Columns.by_mask(source, ["m"], np.ones(9, dtype=bool))
 
 
 @pytest.fixture
@@ -243,10 +196,9 @@ def test_the_same_key_is_read_and_another_is_not(
     assert read_cached(path, "b") is None
 
 
-@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"text"])
-def test_a_damaged_file_is_not_read(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    assert read_cached(path, "a") is None
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    write_cached(tmp_path / "file" / "a.npz", "a", {})
 
 
 def test_a_member_hidden_by_a_flipped_bit_is_not_left_out(path: Path) -> None:
@@ -254,31 +206,3 @@ def test_a_member_hidden_by_a_flipped_bit_is_not_left_out(path: Path) -> None:
     with zipfile.ZipFile(path) as opened:
         flip(path, 8 * (opened.start_dir + 33) + 6)
     assert read_cached(path, "a") is None
-
-
-def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    write_cached(tmp_path / "file" / "a.npz", "a", {})
-
-
-def test_a_mask_of_another_length_is_rejected() -> None:
-    source = ArraySource(FEATURES, LABELS, DOMAINS)
-    with pytest.raises(InputError, match=r"mask has 9 values, .* 10 features"):
-        Columns.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))
-
-
-def test_as_source(tmp_path: Path) -> None:
-    arrays, stored = both(tmp_path)
-    assert isinstance(stored, StoreSource)
-    assert as_source(arrays) is arrays
-    assert isinstance(as_source(stored.store), StoreSource)
-    assert isinstance(as_source({"net": np.ones((4, 2))}, [0, 1, 0, 1], list("aabb")), ArraySource)
-    with pytest.raises(InputError, match="absent"):
-        as_source(stored.store, models=["absent"])
-
-
-def test_the_path_of_a_store_is_a_source(tmp_path: Path) -> None:
-    _, source = both(tmp_path)
-    assert isinstance(source, StoreSource)
-    assert as_source(str(source.store.path)).models == source.models
-    assert as_source(source.store.path).domains == source.domains

@@ -1,32 +1,37 @@
-"""The extraction as tasks and parts."""
+"""The extraction as tasks and parts; its options, progress and times.
+
+Tasks are run without an engine, whose processes no coverage and no patch would reach.
+"""
 
 from __future__ import annotations
 
 import gc
-import os
-import shutil
+import sys
 import weakref
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.features.data import Tree, Zoo
+from tests.events.heard import Heard
+from tests.features.data import Extract, Zoo
 
+from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.files import LocalFile
 from oodzoo.extraction import work as features_work
-from oodzoo.extraction.config import Extraction, ExtractionConfig
+from oodzoo.extraction.config import Extraction, ExtractionConfig, PassTime, Timing
 from oodzoo.extraction.engines.choice import Part
 from oodzoo.extraction.engines.task import Work, Worker
 from oodzoo.extraction.members import LoadedModel
 from oodzoo.extraction.planning import planned_part
+from oodzoo.extraction.progress import ExtractionProgress
+from oodzoo.extraction.timing import Timings
 from oodzoo.extraction.work import (
     MODELS_PER_TASK,
-    TASKS_PER_SLOT,
     Done,
     ExtractionJob,
     ModelShards,
@@ -37,17 +42,12 @@ from oodzoo.extraction.work import (
 )
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import ImageIndex
+from oodzoo.store.local import read_local, update_local
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import PlannedShard, writing
-from oodzoo.zoo import ModelSpec, load_zoo
-
-# --- work --------------------------------------------------------------------------------------
-
+from oodzoo.zoo import ModelSpec
 
 WORKER = Worker(device="cpu", cores=1)
-
-
-# --- cutting ----------------------------------------------------------------------------------
 
 
 @st.composite
@@ -81,29 +81,10 @@ def test_tasks_are_disjoint_and_cover_the_plan(
         assert {domains[by_name[name].images[0]] for name in task.shards} == {task.domain}
 
 
-@pytest.mark.parametrize(("models", "shards", "slots"), [(300, 2000, 32), (1, 64, 8), (20, 3, 8)])
-def test_there_are_tasks_for_every_slot(models: int, shards: int, slots: int) -> None:
-    names = [f"model{number}" for number in range(models)]
-    planned = [PlannedShard(f"00000-{n:05d}", [f"image{n}"], names) for n in range(shards)]
-    tasks = list(cut_tasks(planned, {f"image{n}": "d" for n in range(shards)}, slots))
-    assert len(tasks) >= min(models * shards, TASKS_PER_SLOT * slots)
-    # A worker keeps the models that it has loaded: they change as rarely as possible.
-    groups = [task.models for task in tasks]
-    assert sum(a != b for a, b in pairwise(groups)) == (len({tuple(group) for group in groups}) - 1)
-
-
-# --- running ----------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def zoo_of_two(zoo: Zoo) -> list[ModelSpec]:
-    return zoo()
-
-
-@pytest.fixture
-def job(digits: Path, zoo_of_two: list[ModelSpec], tmp_path: Path) -> Work:
+def job(digits: Path, zoo: Zoo, tmp_path: Path) -> Work:
     """The extraction of the digits into a new store, whose index exists."""
-    return describe(digits, zoo_of_two, tmp_path / "s")
+    return describe(digits, zoo(), tmp_path / "s")
 
 
 def describe(digits: Path, zoo: list[ModelSpec], store: Path) -> Work:
@@ -120,65 +101,8 @@ def run(job: Work, task: ModelShards) -> Done:
     return msgspec.json.decode(run_task(job.shared, msgspec.json.encode(task), WORKER), type=Done)
 
 
-def test_a_task_writes_shards_and_returns_their_checksums(
-    job: Work, zoo_of_two: list[ModelSpec], made: Path, tree: Tree, tmp_path: Path
-) -> None:
-    names = [spec.name for spec in zoo_of_two]
-    task = ModelShards(names, "marker", ["00000-00001", "00000-00002"])
-    done = run(job, task)
-    assert done.decoded == 30
-    assert done.failed == done.interrupted == {}
-    assert done.warnings == []
-    expected = tree(made)
-    for name in names:
-        assert done.written[name].keys() == set(task.shards)
-        assert set(done.written[name].values()) <= set(expected.values())
-        assert done.timings[name][0] == 30
-    written = {key: digest for key, digest in tree(tmp_path / "s").items() if key[:6] == "models"}
-    assert expected.items() >= written.items()
-    # a second attempt at the same task finds everything done
-    again = run(job, task)
-    assert (again.written, again.decoded) == ({}, 0)
-    # as the extraction counts them
-    extraction = Extraction(tmp_path / "s")
-    done.add_to(extraction)
-    run(job, ModelShards(names, "chalk", ["00000-00000"])).add_to(extraction)
-    assert extraction.shards == 6
-    assert extraction.decoded == 45
-    assert {timing.images for timing in extraction.timings.values()} == {45}
-
-
-def test_the_job_is_the_same_from_any_folder(
-    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Files of models and images are found wherever the worker runs."""
-    source = {spec.name: spec for spec in load_zoo("demo")}["separable_shapes"]
-    shutil.copy(source.file, tmp_path / "net.onnx")
-    (tmp_path / "zoo.toml").write_text(
-        f'[[model]]\nname = "net"\nsource = "onnx/net.onnx"\ninput_size = 32\n'
-        f"mean = {list(source.mean or ())}\nstd = {list(source.std or ())}\n"
-        f'features = "{source.features}"\n'
-    )
-    monkeypatch.chdir(tmp_path)
-    work = describe(Path(os.path.relpath(digits)), load_zoo("zoo.toml"), Path("s"))
-    (tmp_path / "other").mkdir()
-    monkeypatch.chdir(tmp_path / "other")
-    done = run(work, ModelShards(["net"], "chalk", ["00000-00000"]))
-    assert (done.failed, list(done.written)) == ({}, ["net"])
-
-
-def test_a_failure_names_the_machine(digits: Path, tmp_path: Path) -> None:
-    missing = ModelSpec(name="net", source="onnx/net.onnx", folder=tmp_path)
-    work = describe(digits, [missing], tmp_path / "s")
-    task = msgspec.json.encode(ModelShards(["net"], "chalk", ["00000-00000"]))
-    worker = Worker("node7", "cpu", 1)
-    done = msgspec.json.decode(run_task(work.shared, task, worker), type=Done)
-    assert done.failed["net"].endswith(" (on the machine node7)")
-    assert str(tmp_path / "net.onnx") in done.failed["net"]
-
-
 def test_models_are_loaded_once_for_tasks_that_follow_each_other(
-    job: Work, zoo_of_two: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
+    job: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loaded: list[str] = []
     load = ExtractionConfig.load
@@ -189,7 +113,7 @@ def test_models_are_loaded_once_for_tasks_that_follow_each_other(
 
     monkeypatch.setattr(ExtractionConfig, "load", count)
     monkeypatch.setattr(features_work._Memory, "last", None)
-    one, two = (spec.name for spec in zoo_of_two)
+    one, two = "mlp_glyphs_augmented", "separable_shapes"
     for shard in range(2):
         run(job, ModelShards([one, two], "", [f"00000-{shard:05d}"]))
     assert loaded == [one, two]
@@ -221,9 +145,6 @@ def test_models_that_do_not_fit_into_memory_are_forgotten(
     assert present == [0, 1, 1]  # one that is used next, and not all before it
 
 
-# --- what a machine lacks ---------------------------------------------------------------------
-
-
 def changed(job: Work, **changes: object) -> bytes:
     old = msgspec.json.decode(job.shared, type=ExtractionJob)
     return msgspec.json.encode(msgspec.structs.replace(old, **changes))
@@ -237,17 +158,6 @@ def test_a_machine_without_the_store(job: Work, made: Path, tmp_path: Path) -> N
     (problem,) = missing_here(job.shared)
     assert problem.startswith(f"has another store at {str(tmp_path / 's')!r}; put the store on")
     assert FeatureStore(made).models  # nothing was written elsewhere
-
-
-def test_a_machine_without_the_images(job: Work, tmp_path: Path) -> None:
-    (problem,) = missing_here(changed(job, files={"x": LocalFile(str(tmp_path / "x.png"))}))
-    assert problem == (
-        f"cannot read the image {str(tmp_path / 'x.png')!r} (No such file or directory); put the "
-        "data on a disk that all share"
-    )
-
-
-# --- part --------------------------------------------------------------------------------------
 
 
 Pair = tuple[str, str]
@@ -294,15 +204,104 @@ def test_parts_are_disjoint_cover_everything_and_are_balanced(
     assert all(abs(size - share) <= largest for size in sizes)
 
 
-@given(indexes(), models, st.integers(1, 9), st.data())
-def test_parts_do_not_depend_on_what_is_done(
-    index: ImageIndex, models: list[str], of: int, data: st.DataObject
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dtype": "float64"}, "unknown dtype 'float64'; expected one of float32, float16"),
+        ({"precision": "int8"}, "unknown precision 'int8'; expected one of "),
+        ({"on_error": "ignore"}, "unknown on_error 'ignore'; expected one of skip, fail"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"device": "cuda:0,tpu"}, "unknown device 'tpu'"),
+        ({"device": "cpu,"}, "unknown device ''"),
+    ],
+)
+def test_unknown_options(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        ExtractionConfig(**options)
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ExtractionConfig("cpu, cpu").device == "cpu,cpu"
+    torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 2))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert ExtractionConfig("all").device == "cuda:0,cuda:1"
+    with pytest.raises(InputError, match="device 'cuda:2' is not available: found 2 CUDA devices"):
+        ExtractionConfig("cuda:0,cuda:2")
+
+
+def test_images_of_all_models_are_counted() -> None:
+    heard = Heard()
+    with ExtractionProgress(heard, ["a", "b"], 10) as progress:
+        progress.say("hello")
+        progress.has("a", 4)
+        progress.has("a", 3)  # fewer than are known
+        progress.advance("a", 5, 0.5)
+        progress.advance("a", 5, 0.5)  # an image that was absent counts once
+        progress.say("half")
+        progress.fail("b", "broken")
+        progress.measured("a", 50.0)
+    assert heard.of("start") == [("extraction", {"models": ["a", "b"], "images": 10})]
+    assert [
+        (facts.pop("done"), facts.pop("total"), facts) for _, facts in heard.of("progress")
+    ] == [
+        (0, 20, {"message": "hello"}),
+        (4, 20, {"model": "a", "images": 4, "seconds": 0.0}),
+        (9, 20, {"model": "a", "images": 5, "seconds": 0.5}),
+        (10, 20, {"model": "a", "images": 5, "seconds": 0.5}),
+        (10, 20, {"message": "half"}),
+        (20, 20, {"model": "b", "failed": "broken"}),
+    ]
+    assert heard.metrics("extraction") == {"a/milliseconds_per_image": 50.0}
+    assert heard.outline() == [("extraction", "start"), ("extraction", "done")]
+
+
+def timings(path: Path, heard: Heard | None = None) -> tuple[Timings, dict[str, Timing]]:
+    """The timings of an extraction into a store, and what it has measured."""
+    extraction = Extraction(path)
+    return Timings(path, extraction, ExtractionProgress(heard)), extraction.timings
+
+
+def test_what_is_new_is_added_once(tmp_path: Path, zoo: Zoo) -> None:
+    (spec,) = zoo("separable_shapes")
+    heard = Heard()
+    timing, measured = timings(tmp_path, heard)
+    measured[spec.name] = Timing(images=10, seconds=2.0)
+    assert timing.known(spec.name) == Timing(10, 2.0)
+    timing.save(spec.name, spec)
+    timing.save(spec.name, spec)
+    assert timing.known(spec.name) == Timing(10, 2.0)
+    measured[spec.name].images, measured[spec.name].seconds = 20, 3.0
+    timing._extraction.add_pass_time(spec.name, PassTime(5.0, "here"))
+    assert timing.known(spec.name) == Timing(20, 3.0)
+    timing.save(spec.name, spec)
+    facts = read_local(tmp_path, spec.name)
+    assert facts == {
+        "source": spec.source,
+        "folder": str(spec.folder.resolve()),
+        "seconds": 3.0,
+        "images": 20,
+        "milliseconds_per_image": 5.0,
+        "measured": "here",
+    }
+    assert heard.metrics("extraction") == {f"{spec.name}/milliseconds_per_image": 5.0}
+    # the least time is kept, but not that of another machine
+    for least, kept in (((6.0, "here"), 5.0), ((4.0, "here"), 4.0), ((6.0, "there"), 6.0)):
+        timing, _ = timings(tmp_path)
+        timing._extraction.add_pass_time(spec.name, PassTime(*least))
+        timing.save(spec.name, spec)
+        facts = read_local(tmp_path, spec.name)
+        assert (facts["milliseconds_per_image"], facts["measured"]) == (kept, least[1])
+
+
+def test_a_store_that_lacks_times_gets_them_when_nothing_else_is_missing(
+    zoo: Zoo, extract: Extract, digits: Path, tmp_path: Path
 ) -> None:
-    images = index.images()
-    everything = plan(index, models, set())
-    done = data.draw(st.sets(st.sampled_from(pairs(everything))))
-    for number in range(of):
-        part = Part(number + 1, of)
-        all_of_it = pairs(planned_part(everything, index, images, models, part))
-        rest = pairs(planned_part(plan(index, models, done), index, images, models, part))
-        assert rest == [pair for pair in all_of_it if pair not in done]
+    (spec,) = zoo("separable_shapes")
+    store = tmp_path / "s"
+    extract(digits, [spec], store)
+    known = read_local(store, spec.name)
+    update_local(store, spec.name, {"milliseconds_per_image": 1e6, "measured": "elsewhere"})
+    extract(digits, [spec], store)
+    facts = read_local(store, spec.name)
+    assert facts["milliseconds_per_image"] < 1e6
+    assert {**facts, "milliseconds_per_image": 0} == {**known, "milliseconds_per_image": 0}

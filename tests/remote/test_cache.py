@@ -10,8 +10,7 @@ from tests.s3 import Bucket
 
 from oodzoo.core.errors import DiskError, InputError
 from oodzoo.core.io import temporary_name
-from oodzoo.core.remote.cache import cache_folder, cache_size, cached_file, drop_cached, keep_copy
-from oodzoo.core.remote.failures import RemoteError
+from oodzoo.core.remote.cache import cache_folder, cache_size, cached_file, drop_cached
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import RemoteFile, find_file, write_file
 
@@ -46,13 +45,6 @@ def test_an_object_is_fetched_once(s3: Bucket, cache: Path) -> None:
     assert files(cache) == [path]
 
 
-def test_each_version_is_another_file(place: Url) -> None:
-    old = cached_file(put(place, "x", b"old"))
-    new = cached_file(put(place, "x", b"new"))
-    other = cached_file(put(place, "y", b"new"))
-    assert [p.read_bytes() for p in (old, new, other)] == [b"old", b"new", b"new"]
-
-
 def test_a_damaged_or_lost_file_is_fetched_again(place: Url) -> None:
     file = put(place, "x", b"content")
     path = cached_file(file)
@@ -66,22 +58,6 @@ def test_a_damaged_or_lost_file_is_fetched_again(place: Url) -> None:
     assert cached_file(file).read_bytes() == b"content"
 
 
-def test_what_was_just_written_is_kept(s3: Bucket) -> None:
-    file = put(Url(s3.url), "x", b"content")
-    s3.proxy.forget()
-    keep_copy(file, b"content")
-    assert cached_file(file).read_bytes() == b"content"
-    assert s3.proxy.requests == []
-
-
-def test_an_object_that_has_changed_leaves_nothing(place: Url, cache: Path) -> None:
-    file = put(place, "x", b"old")
-    write_file(place / "x", b"new")
-    with pytest.raises(RemoteError, match="has changed since it was listed"):
-        cached_file(file)
-    assert files(cache) == []
-
-
 def test_the_least_recently_used_go_first(
     in_memory: Url, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,17 +68,6 @@ def test_the_least_recently_used_go_first(
     cached_file(objects[0])  # used now
     new = cached_file(put(in_memory, "new", bytes(1000)))
     assert files(cache) == sorted([paths[0], *paths[3:], new])  # at most 90 %
-
-
-def test_files_in_use_stay(in_memory: Url, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OODZOO_CACHE_SIZE", "1K")
-    old = age(cached_file(put(in_memory, "old", bytes(800))), 1000)
-    recent = cached_file(put(in_memory, "recent", bytes(800)))
-    large = age(cached_file(put(in_memory, "large", bytes(5000))), 1000)
-    assert files(cache) == sorted([recent, large])
-    assert not old.exists()
-    small = cached_file(put(in_memory, "small", bytes(100)))
-    assert files(cache) == sorted([recent, small])
 
 
 def test_what_killed_processes_left_is_removed(
@@ -118,30 +83,6 @@ def test_what_killed_processes_left_is_removed(
     cached_file(put(in_memory, "y", b"2"))
     assert not stale.exists()
     assert fresh.exists()
-
-
-PROGRAM = """
-import sys
-from oodzoo.core.remote.cache import cached_file
-from oodzoo.core.remote.objects import RemoteFile
-for line in sys.argv[1:]:
-    url, size, version = line.split("|")
-    assert len(cached_file(RemoteFile(url, int(size), version)).read_bytes()) == int(size)
-"""
-
-
-def test_many_processes(
-    s3: Bucket, process: object, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OODZOO_CACHE_SIZE", "20K")
-    objects = [put(Url(s3.url), str(n), os.urandom(1000 + n)) for n in range(30)]
-    lines = [f"{file.url}|{file.size}|{file.version}" for file in objects]
-    assert callable(process)
-    children = [process(PROGRAM, *lines[n:], *lines[:n]) for n in (0, 10, 20)]
-    for child in children:
-        out, err = child.communicate(timeout=120)
-        assert (child.returncode, out, err) == (0, "", "")
-    assert all(path.stat().st_size >= 1000 for path in files(cache))
 
 
 def test_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

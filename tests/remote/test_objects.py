@@ -1,15 +1,12 @@
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from tests.killing import needs_fork
 from tests.s3 import Bucket
 
 from oodzoo.core.errors import InputError, MissingPackageError
@@ -21,7 +18,6 @@ from oodzoo.core.remote.objects import (
     create_file,
     find_file,
     list_files,
-    open_filesystem,
     read_file,
     remove_files,
     write_file,
@@ -51,14 +47,6 @@ def test_what_is_written_is_listed_and_read(place: Url) -> None:
         assert msgspec.json.decode(msgspec.json.encode(file), type=RemoteFile) == file
 
 
-def test_nothing_is_there(place: Url) -> None:
-    assert list_files(place) == []
-    assert find_file(place) is None
-    write_file(place / "x", b"1")
-    assert find_file(place) is None  # it has something below it
-    assert list_files(place / "x") == []
-
-
 def test_an_object_is_replaced_and_never_read_as_the_old_one(place: Url) -> None:
     write_file(place / "x", b"old")
     old = found(place / "x")
@@ -81,34 +69,11 @@ def test_an_object_is_created_once(place: Url) -> None:
     assert read_file(found(place / "lock")) == b"0"
 
 
-def test_one_of_many_creates_an_object(s3: Bucket) -> None:
-    url = Url(s3.url) / "lock"
-    with ThreadPoolExecutor(8) as pool:
-        created = list(pool.map(lambda n: create_file(url, str(n).encode()), range(8)))
-    assert sum(created) == 1
-    assert s3.get("lock") == str(created.index(True)).encode()
-
-
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_objects_are_read_in_blocks(place: Url, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "BLOCK", 1000)
-
-
-@pytest.mark.usefixtures("small_blocks")
-@pytest.mark.parametrize("size", [0, 1, 1000, 1001, 4000, 9999])
-def test_large_objects_are_read_in_blocks(place: Url, size: int) -> None:
-    write_file(place / "x", CONTENT[:size])
-    assert read_file(found(place / "x")) == CONTENT[:size]
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_a_large_object_that_changes_while_it_is_read_is_refused(s3: Bucket) -> None:
-    s3.put("x", CONTENT[:9000])
-    blocks = objects.iter_blocks(found(Url(s3.url) / "x"))
-    next(blocks)
-    s3.put("x", CONTENT[1:9001])
-    with pytest.raises(RemoteError, match="has changed since it was listed: it is another version"):
-        list(blocks)
+    for size in (0, 1, 1000, 1001, 9999):
+        write_file(place / f"{size}", CONTENT[:size])
+        assert read_file(found(place / f"{size}")) == CONTENT[:size]
 
 
 def test_small_objects_are_listed_and_read_with_one_request(s3: Bucket) -> None:
@@ -121,37 +86,8 @@ def test_small_objects_are_listed_and_read_with_one_request(s3: Bucket) -> None:
     assert len(s3.proxy.requests) == 6
 
 
-def test_threads_share_connections_and_read_at_the_same_time(s3: Bucket) -> None:
-    s3.put("x", CONTENT)
-    file = found(Url(s3.url) / "x")
-    s3.proxy.slow("^GET", seconds=0.2)
-    with ThreadPoolExecutor(16) as pool:
-        assert len(set(pool.map(lambda _: id(open_filesystem(Url(s3.url))), range(16)))) == 1
-        assert set(pool.map(read_file, [file] * 16)) == {CONTENT}
-    assert s3.proxy.most_at_once("^GET") > 10
-
-
-@needs_fork
-def test_a_forked_process_opens_its_own_connections(s3: Bucket) -> None:
-    s3.put("x", CONTENT)
-    file = found(Url(s3.url) / "x")
-    assert read_file(file) == CONTENT
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            code = int(read_file(file) != CONTENT)
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    assert read_file(file) == CONTENT
-
-
-# --- faults -------------------------------------------------------------------------------------
-
 FAULTS: dict[str, Callable[[Bucket, str, int], None]] = {
     "fail": lambda s3, pattern, times: s3.proxy.fail(pattern, status=500, times=times),
-    "slow down": lambda s3, pattern, times: s3.proxy.fail(pattern, times=times),
     "drop": lambda s3, pattern, times: s3.proxy.drop(pattern, times=times),
     "stall": lambda s3, pattern, times: s3.proxy.stall(pattern, seconds=60, times=times),
     "end early": lambda s3, pattern, times: s3.proxy.truncate(pattern, times=times),
@@ -177,15 +113,8 @@ def test_the_client_repeats_requests_that_fail(s3: Bucket, fault: str) -> None:
     assert s3.keys() == []
 
 
-@pytest.mark.usefixtures("short_timeouts")
 @pytest.mark.parametrize(
-    ("fault", "words"),
-    [
-        ("fail", "as told"),
-        ("drop", "Server disconnected|Connection was closed"),
-        ("stall", "[Tt]imeout"),
-        ("end early", "payload|IncompleteRead"),
-    ],
+    ("fault", "words"), [("fail", "as told"), ("end early", "payload|IncompleteRead")]
 )
 def test_what_fails_again_and_again_is_an_error(
     s3: Bucket, fault: str, words: str, monkeypatch: pytest.MonkeyPatch
@@ -194,10 +123,9 @@ def test_what_fails_again_and_again_is_an_error(
     s3.put("x", CONTENT)
     file = found(Url(s3.url) / "x")
     FAULTS[fault](s3, "^GET", 100)
-    with pytest.raises(RemoteError, match=f"^'s3://.*/x': .*({words})") as error:
+    words = f"^'s3://.*/x': .*({words}).*; check the network, and rerun the command$"
+    with pytest.raises(RemoteError, match=words):
         read_file(file)
-    assert str(error.value).endswith("; check the network, and rerun the command")
-    assert "\n" not in str(error.value)
 
 
 def test_a_body_of_another_length_is_not_taken(s3: Bucket) -> None:
@@ -220,22 +148,20 @@ def actions(url: Url) -> list[Callable[[], object]]:
     ]
 
 
-@pytest.mark.parametrize("at", range(6))
-def test_access_denied(s3: Bucket, at: int) -> None:
+def test_access_denied_and_a_bucket_that_does_not_exist(s3: Bucket) -> None:
     s3.put("x", CONTENT)
     s3.proxy.refuse("")
-    with pytest.raises(RemoteError, match=r"^'s3://.*': access is denied .* permissions$"):
-        actions(Url(s3.url) / "x")[at]()
-    assert len(s3.proxy.requests) == 1  # not repeated
+    for number, action in enumerate(actions(Url(s3.url) / "x"), start=1):
+        with pytest.raises(RemoteError, match=r"^'s3://.*': access is denied .* permissions$"):
+            action()
+        assert len(s3.proxy.requests) == number  # not repeated
     assert s3.get("x") == CONTENT
-
-
-@pytest.mark.parametrize("at", range(5))
-def test_a_bucket_that_does_not_exist(s3: Bucket, at: int) -> None:
-    with pytest.raises(RemoteError) as error:
-        actions(Url("s3://no-such-bucket/x"))[at]()
-    assert str(error.value).startswith("'s3://no-such-bucket")
-    assert str(error.value).endswith("': the bucket does not exist; check its name")
+    s3.proxy.forget()
+    for action in actions(Url("s3://no-such-bucket/x"))[:5]:
+        with pytest.raises(
+            RemoteError, match=r"^'s3://no-such-bucket.*': the bucket does not exist"
+        ):
+            action()
 
 
 def test_no_credentials(s3: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -309,9 +235,6 @@ def test_a_missing_package(
     assert str(error.value).startswith(f"'{url}': ")
     assert f"needs the package {package}; " in str(error.value)
     assert f'"oodzoo[{extra}]"' in str(error.value)
-
-
-# --- web servers: their filesystem reports most errors as missing files ---------------------------
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +19,7 @@ from tests.features.conftest import (
     zoo_file,
 )
 from tests.store import tiny
-from tests.store.data import Race, fill, letters
+from tests.store.data import fill, letters
 
 __all__ = [
     "data",
@@ -60,25 +58,3 @@ def images(_tiny: Path, tmp_path: Path) -> Path:
 def tiny_store(_tiny: Path, tmp_path: Path) -> Path:
     """A store of the images with the models a and b."""
     return shutil.copytree(_tiny / "store", tmp_path / "tiny_store")
-
-
-@pytest.fixture
-def race(process: Callable[..., subprocess.Popen[str]]) -> Race:
-    """Run a program in a process for each list of arguments; none may fail.
-
-    They print "ready" and wait for a line of input, which all get when the last one is ready.
-    """
-
-    def race(program: str, *arguments: Sequence[str | Path]) -> None:
-        children = [process(program, *some) for some in arguments]
-        for child in children:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "ready\n"
-        for child in children:
-            assert child.stdin is not None
-            child.stdin.write("go\n")
-            child.stdin.flush()
-        for child in children:
-            assert child.wait() == 0, child.communicate()[1]
-
-    return race

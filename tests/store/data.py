@@ -22,7 +22,6 @@ from oodzoo.store.table import SampleTable, TableDomain
 from oodzoo.store.writer import StoreWriter, writing
 
 Array = NDArray[Any]
-Race = Callable[..., None]
 
 FEATURE_DIM = 3
 N_LOGITS = 2

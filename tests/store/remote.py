@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import signal
 from collections.abc import Iterator
@@ -43,16 +44,16 @@ def another_machine(cache: Path) -> Iterator[None]:
         yield
 
 
-def extract_until(data: str, models: list[str], store: str, moment: int) -> None:
-    """Extract features; be killed right before or right after an upload, counted from 1."""
+def killed_at(moment: int, function: str, arguments: list[Any], options: dict[str, Any]) -> None:
+    """Call a function; be killed right before or right after a change at a URL, from 1."""
     request = objects.request
     seen = 0
 
     def counting(url: Url, method: str, *arguments: Any, **options: Any) -> Any:
         nonlocal seen
-        is_upload = method == "pipe_file"
-        seen += is_upload
-        number = 2 * seen if is_upload else 0  # of now: other threads count on
+        is_change = method in ("pipe_file", "rm_file")
+        seen += is_change
+        number = 2 * seen if is_change else 0  # of now: other threads count on
         if number - 1 == moment:
             os.kill(os.getpid(), signal.SIGKILL)
         try:
@@ -62,7 +63,8 @@ def extract_until(data: str, models: list[str], store: str, moment: int) -> None
                 os.kill(os.getpid(), signal.SIGKILL)
 
     objects.request = counting  # of a process of its own, which ends
-    tiny.extract(data, models, store)
+    module, _, name = function.partition(":")
+    getattr(importlib.import_module(module), name)(*arguments, **options)
 
 
 def extract_on(cache: str, data: str, models: list[str], store: str) -> None:

@@ -39,8 +39,6 @@ def _file(store: FeatureStore) -> Path:
 def _equal(one: ClassEmbeddings | None, two: ClassEmbeddings) -> None:
     assert one is not None
     np.testing.assert_array_equal(one.embeddings, two.embeddings)
-    empty = np.empty(0, np.float32)
-    assert replace(one, embeddings=empty).__dict__.keys() == two.__dict__.keys()
     assert (one.classes, one.names, one.prompts) == (two.classes, two.names, two.prompts)
     assert (one.scale, one.bias, one.digest) == (two.scale, two.bias, two.digest)
 
@@ -84,18 +82,15 @@ def _base64(array: Any) -> str:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda content: content[:-40], "is not valid JSON|cannot read|is damaged"),
         (lambda content: content.replace(b"10.0", b"11.0"), "does not match its checksum"),
         (_altered(lambda d: d.update(schema=9)), "has the schema 9"),
         (_altered(lambda d: d.update(scale=-1.0)), "is damaged: Expected `float` > 0"),
         (_altered(lambda d: d.pop("names")), "missing required field `names`"),
-        (_altered(lambda d: d.update(embeddings="?")), "are damaged: "),
         (_altered(lambda d: d.update(embeddings=_base64(np.zeros(5)))), "are damaged: cannot resh"),
         (
             _altered(lambda d: d.update(embeddings=_base64(np.full((4, 32), np.nan)))),
             "are damaged: not one vector for each class",
         ),
-        (_altered(lambda d: d["names"].pop()), "are damaged: not one vector for each class"),
         (
             _altered(lambda d: d.update(classes=["class_0"] * 4)),
             "are damaged: not one vector for each class",

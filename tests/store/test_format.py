@@ -1,4 +1,4 @@
-"""The files of a store, as documented: names, index, manifest, shards, facts of a model."""
+"""A store: its files, as documented, and what is read from them."""
 
 from __future__ import annotations
 
@@ -6,137 +6,302 @@ import hashlib
 import json
 import os
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
+from tests.features.data import Extract, Tree, Zoo
 from tests.store.data import (
     Array,
-    Race,
     compute,
     fill,
-    flip,
     image,
     letters,
     literal,
     record,
-    refusal,
     require_right,
-    value,
+    unlabelled,
     values,
 )
 
+import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.store.contents import read_model, registered_models, require_store
-from oodzoo.store.coverage import Coverage, Coverages, Place, gather_rows
-from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import folder_size
-from oodzoo.store.index import (
-    SHARD_ROWS,
-    ImageIndex,
-    cut,
-    segment_names,
-    segment_of,
-    segment_table,
-)
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.listing import Sample
+from oodzoo.store.contents import require_store
+from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
 from oodzoo.store.local import read_local, update_local
-from oodzoo.store.manifest import IDENTITY, Manifest, read_manifest
-from oodzoo.store.places import (
-    file_name,
-    is_file_name,
-    mistaken_folder,
-    model_folder,
-    part_of_run,
-    repair_advice,
-    require_no_links,
-)
-from oodzoo.store.shards import (
-    Shard,
-    ShardFile,
-    checksum,
-    images_digest,
-    list_file,
-    open_shard,
-    read_list,
-    read_record,
-    record_file,
-    record_files,
-    write_list,
-    write_shard,
-)
+from oodzoo.store.manifest import IDENTITY, Manifest
+from oodzoo.store.places import is_file_name, mistaken_folder, part_of_run, repair_advice
+from oodzoo.store.shards import Shard, checksum, open_shard, read_record, record_file, write_shard
+from oodzoo.store.table import SampleTable, TableDomain, add_table, read_table
 from oodzoo.store.writer import writing
-
-# --- names -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["", ".", "..", "../x", "a/b", "/etc", "a\\b", ".tmp-x", ".lock", "x" * 300, "a\n", "C:"],
-)
-def test_a_model_name_that_is_no_folder_name_is_rejected(tmp_path: Path, name: str) -> None:
-    message = refusal(lambda: model_folder(tmp_path, name))
-    assert "cannot be the name of a folder" in message
-    assert "\n" not in message
+from oodzoo.tasks import Task
 
 
-@given(st.text(max_size=20))
-def test_the_folder_of_a_model_is_in_the_store(name: str) -> None:
-    try:
-        folder = model_folder(Path("store"), name)
-    except InputError:
-        return
-    assert Path(os.path.normpath(folder)).parent == Path("store/models")
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(f"{p}00000-00000.features.0123456789abcdef.npy" for p in ("../", "/", "x/")),
-        "00000-00000.features.0123456789abcdef.npy\n",
-        "00000-00000.features.0123456789ABCDEF.npy",
-        "00000-00000.features.0123456789abcde.npy",
-        "00000-0000٣.features.0123456789abcdef.npy",
-        "00000-00000.labels.0123456789abcdef.npy",
-        "00000-00000xfeatures.0123456789abcdef.npy",
-        "00000-00000.features.0123456789abcdef.json",
-        *("model.json", "..", ""),
-    ],
-)
-def test_other_names_are_no_shard_files(name: str) -> None:
-    assert not is_file_name(name)
-    assert is_file_name(file_name("00003-00012", "features", image("a")))
+def unsealed(content: bytes) -> Any:
+    """A document without its checksum, which is right."""
+    document = json.loads(content)
+    stated = document.pop("sha256")
+    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    assert stated == sha256(text.encode())
+    return document
 
 
-@given(st.text(max_size=60) | st.from_regex(r"[0-9./-]{11}\.features\.[0-9a-f./]{16}\.npy"))
-def test_a_shard_file_is_in_the_folder_of_its_model(name: str) -> None:
-    if is_file_name(name):
-        assert Path(os.path.normpath(Path("models/m") / name)).parent == Path("models/m")
+def test_the_files(tmp_path: Path) -> None:
+    table = letters(day="abc", night="d").replacing(unlabelled("u", "e"))
+    fill(tmp_path, table, "m", undecodable={image("b")})
+    found = {
+        path.relative_to(tmp_path).as_posix(): path.read_bytes()
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
+    samples, index = found.pop("samples/00000.json"), found.pop("images/00000.json")
+    shards = [[image(name) for name in names] for names in ("abc", "d", "e")]
+    columns: list[dict[str, Any]] = [
+        {"path": [f"day/{name}.png" for name in "abc"], "label": ["odd", "even", "odd"]},
+        {"path": ["night/d.png"], "label": ["even"]},
+        {"path": ["u/e.png"], "label": None},
+    ]
+    domains = [
+        {"name": name, **column, "group": [None] * len(images), "image": images}
+        for name, column, images in zip(("day", "night", "u"), columns, shards, strict=True)
+    ]
+    assert json.loads(samples) == {"schema": 2, "domains": domains}
+    assert json.loads(index) == {"schema": 2, "table": None, "shards": shards}
+    manifest = unsealed(found.pop("manifest.json"))
+    model = manifest["models"].pop("m")
+    assert manifest == {
+        "schema": 2,
+        "table": "00000",
+        "samples": sha256(samples),
+        "segments": {"00000": sha256(index)},
+        "models": {},
+    }
+    listed = found.pop(f"models/m/shards.{model['shards'][:16]}.json")
+    assert model.pop("shards") == sha256(listed)
+    assert model.pop("unreadable") == {image("b"): "cannot be decoded"}
+    assert {key: model[key] for key in ("feature_dim", "n_logits", "dtype")} == {
+        "feature_dim": 3,
+        "n_logits": 2,
+        "dtype": "float32",
+    }
+    assert json.loads(listed)["schema"] == 2
+    for number, images in enumerate(shards):
+        shard = f"00000-{number:05d}"
+        written = unsealed(found.pop(f"models/m/{shard}.json"))
+        present = [each for each in images if each != image("b")]
+        expected: dict[str, Any] = {
+            "shard": shard,
+            "model": FeatureStore(tmp_path).model("m").identity,
+            "images": sha256("\n".join(images).encode())[:16],
+        }
+        expected |= {"absent": {"1": "cannot be decoded"}} if number == 0 else {}
+        for output in ("features", "logits"):
+            content = found.pop(f"models/m/{written[output]['file']}")
+            name = f"{shard}.{output}.{sha256(content)[:16]}.npy"
+            expected[output] = {"file": name, "sha256": sha256(content), "xxh3": checksum(content)}
+            rows = np.load(tmp_path / "models/m" / name)
+            np.testing.assert_array_equal(rows, values("m", present, output))
+        assert written == expected
+    assert set(found) == {".lock", "models/m/.lock", "models/m/model.json"}
 
 
-@pytest.mark.parametrize("link", ["a", "a/b", "a/b/c"])
-@pytest.mark.parametrize("dangling", [False, True])
-def test_a_link_anywhere_between_the_store_and_a_file_is_rejected(
-    tmp_path: Path, link: str, dangling: bool
+def test_readers(made: Path, digits: Path) -> None:
+    store, dataset = FeatureStore(made), ImageDomains(digits)
+    assert store.domains == dataset.domains == ("chalk", "marker", "paper")
+    assert store.classes == dataset.classes == ("0", "1", "2")
+    assert store.models == ("mlp_glyphs_augmented", "separable_shapes")
+    assert store.n_images == len(dataset) == 45
+    assert (store.unlabelled, store.skipped) == ((), {})
+    assert store.data_fingerprint == dataset.fingerprint
+    assert repr(store) == f"FeatureStore('{made}': 2 models, 3 domains, 45 images)"
+    assert list(store) == list(store.models)
+    assert len(store) == 2
+    assert all(store[name] is store.model(name) for name in store)
+    assert "separable_shapes" in store
+    assert "resnet50" not in store
+    html = store._repr_html_()
+    assert html.count("<tr>") == 3
+    assert all(text in html for text in ("27,340", "45 images", "3 domains: chalk (15), marker"))
+    with pytest.raises(KeyError, match="no model 'separable'; did you mean separable_shapes"):
+        store["separable"]
+    digests = dict(zip((s.path for s in dataset), dataset.digests, strict=True))
+    for domain in store.domains:
+        samples = [s for s in dataset if s.domain == domain]
+        assert store.paths(domain) == [s.path for s in samples]
+        assert store.images(domain) == [digests[s.path] for s in samples]
+        assert [store.classes[at] for at in store.labels(domain)] == [s.label for s in samples]
+        assert store.groups(domain) == [None] * 15
+    for name in store.models:
+        model = store.model(name)
+        assert model.name == name
+        assert store.features(name, "chalk").shape == (15, model.feature_dim)
+        assert store.logits(name, "chalk").shape == (15, model.n_logits)
+        assert (store.milliseconds_per_image(name) or 0) > 0
+    with pytest.raises(InputError, match="has no model 'x'; it has mlp_glyphs_augmented, sep"):
+        store.model("x")
+    for read in (store.paths, store.images, store.labels, store.groups):
+        with pytest.raises(InputError, match="unknown domain 'x'; expected one of 'chalk', 'mark"):
+            read("x")
+
+
+def test_many_shards_in_a_domain(tmp_path: Path) -> None:
+    paths = [f"{number:03}" for number in range(520)]
+    images = [image(path) for path in paths]
+    day = TableDomain("day", paths, ["a", "b"] * 260, [None] * 520, images)
+    store = FeatureStore(fill(tmp_path, SampleTable([day, *letters(night="c").domains]), "m"))
+    sizes = [len(np.load(path)) for path, _ in store.shard_files() if "features" in path.name]
+    assert sizes == [256, 256, 8, 1]
+    blocks = list(store.blocks("m", "day", rows=300))
+    assert [len(block) for block in blocks] == [300, 220]
+    np.testing.assert_array_equal(np.concatenate(blocks), values("m", images))
+    store.features("m", "night")[:] = 7  # a copy: a caller may change what it got
+    np.testing.assert_array_equal(store.features("m", "night"), values("m", [image("c")]))
+
+
+def test_images_that_cannot_be_decoded_are_left_out(tmp_path: Path) -> None:
+    table = letters(day="abcd", night="ef")
+    fill(tmp_path, table, "m1", "m2", undecodable=[image("b"), image("f")])
+    store = require_right(tmp_path)
+    assert store.paths("day") == ["day/a.png", "day/c.png", "day/d.png"]
+    assert store.n_images == len(store.labels("day")) + len(store.labels("night")) == 4
+    assert store.skipped == {"day/b.png": "cannot be decoded", "night/f.png": "cannot be decoded"}
+    assert store.data_fingerprint == letters(day="acd", night="e").fingerprint
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.sets(st.sampled_from("abcdefghijkl")), max_size=5), st.integers(1, 13))
+def test_the_order_does_not_depend_on_the_layout(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[set[str]], rows: int
 ) -> None:
-    store, outside = tmp_path / "store", tmp_path / "outside"
-    (tmp_path / "real").mkdir()
-    store.symlink_to("real")  # the store itself may be reached through a link
-    (store / link).parent.mkdir(parents=True, exist_ok=True)
-    assert require_no_links(store, store / "a/b/c") == store / "a/b/c"
-    if not dangling:
-        outside.mkdir()
-    (store / link).symlink_to(outside)
-    with pytest.raises(InputError, match=rf"{store / link}' is a symbolic link; .*remove it"):
-        require_no_links(store, store / "a/b/c")
+    """The images arrive in any groups; rows, blocks and labels are those of a fresh store."""
+    store = tmp_path_factory.mktemp("grown") / "store"
+    seen: set[str] = set()
+    for step in [*steps, set("abcdefghijkl")]:
+        seen |= step
+        if seen:
+            day, night = (sorted(seen & set(part)) for part in ("abcdefgh", "ijkl"))
+            given = {"day": "".join(day), "night": "".join(night)}
+            fill(store, letters(**{name: part for name, part in given.items() if part}), "m")
+    grown = require_right(store)
+    fresh = require_right(fill(store.parent / "fresh", letters(day="abcdefgh", night="ijkl"), "m"))
+    assert grown.data_fingerprint == fresh.data_fingerprint
+    for domain in fresh.domains:
+        assert grown.paths(domain) == fresh.paths(domain) == sorted(fresh.paths(domain))
+        np.testing.assert_array_equal(grown.labels(domain), fresh.labels(domain))
+        for output in ("features", "logits"):
+            blocks = (list(s.blocks("m", domain, output, rows=rows)) for s in (grown, fresh))
+            for found, expected in zip(*blocks, strict=True):
+                np.testing.assert_array_equal(found, expected)
 
 
-@pytest.mark.parametrize("name", ["store", "my store", "it's; rm -rf ~"])
-def test_the_advice_is_a_command_that_a_shell_understands(name: str) -> None:
-    command = repair_advice(Path(name)).split("`")[1]
-    assert shlex.split(command) == ["oodzoo", "store", "check", name, "--repair"]
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four shards: two domains, and a second extraction with one more image in each."""
+    store = tmp_path_factory.mktemp("rows") / "store"
+    fill(store, letters(day="bcd", night="fgh"), "m", undecodable=[image("c")])
+    return fill(store, letters(day="abcd", night="efgh"), "m", undecodable=[image("c")])
+
+
+@given(st.lists(st.sampled_from("abdefgh"), max_size=30), st.sampled_from(["features", "logits"]))
+def test_any_rows_in_any_order(filled: Path, names: str, output: str) -> None:
+    images = [image(name) for name in names]
+    found = FeatureStore(filled).gather("m", images, output)
+    assert found.dtype == np.float32
+    by_hand = literal(filled, "m", output)
+    width = {"features": 3, "logits": 2}[output]
+    expected = np.array([by_hand[identity] for identity in images], np.float32)
+    np.testing.assert_array_equal(found, expected.reshape(-1, width))
+    np.testing.assert_array_equal(found, values("m", images, output).reshape(-1, width))
+
+
+def test_a_store_does_not_depend_on_where_it_was_made(
+    made: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
+) -> None:
+    elsewhere = shutil.copytree(zoo()[0].folder, tmp_path / "models")
+    specs = oodzoo.load_zoo(elsewhere / "zoo.toml")
+    chosen = [s for s in reversed(specs) if s.name in {m.name for m in zoo()}]
+    done = extract(data, chosen, tmp_path / "other" / "place")
+    assert done.shards == 6
+    assert tree(tmp_path / "other" / "place") == tree(made)
+    moved = shutil.copytree(made, tmp_path / "moved")
+    assert extract(data.rename(tmp_path / "moved images"), zoo(), moved).decoded == 0
+    assert tree(moved) == tree(made)
+    assert str(tmp_path) not in (tmp_path / "other/place/manifest.json").read_text()
+
+
+@pytest.mark.parametrize("names", ["xyz", "axy"])  # a labelled image may be among them
+def test_a_domain_without_labels_influences_nothing_else(small: Path, names: str) -> None:
+    before = FeatureStore(small)
+    with writing(small) as writer:
+        writer.set_table(writer.table.replacing(unlabelled("target", names)))
+        writer.add_images()
+        compute(writer, "m1")
+        writer.finish()
+    store = FeatureStore(small)
+    for name in ("models", "domains", "classes", "n_images", "fingerprint", "data_fingerprint"):
+        assert getattr(store, name) == getattr(before, name), name
+    for domain in store.domains:
+        assert store.checksums("m1", domain) == before.checksums("m1", domain)
+        assert store.samples_digest(domain) == before.samples_digest(domain)
+        np.testing.assert_array_equal(store.labels(domain), before.labels(domain))
+        np.testing.assert_array_equal(store.features("m1", domain), before.features("m1", domain))
+    assert store.unlabelled == ("target",)
+    assert store.paths("target") == [f"target/{name}.png" for name in names]
+    assert store.groups("target") == [None] * 3
+    with pytest.raises(InputError, match=r"the domain 'target' of the store .* has no labels"):
+        store.labels("target")
+    expected = values("m1", map(image, names))
+    np.testing.assert_array_equal(store.features("m1", "target"), expected)
+    models = [("m1", "target"), ("m2", "target"), ("m2", "day")]
+    assert [store.has_features(*each) for each in models] == [True, False, True]
+    for read in (store.features, store.checksums, lambda *each: list(store.blocks(*each))):
+        with pytest.raises(InputError, match=r"features of 'target/x.png' \('target'\) with mo"):
+            read("m2", "target")
+    with pytest.raises(InputError, match=rf"no features of '{image('?')}' .*with model 'm1'"):
+        store.gather("m1", [image("a"), image("?")], "features")
+    fill(small, letters(day="abcdej", night="fghi"), "m1", "m2")  # it is kept
+    store = require_right(small)
+    assert store.unlabelled == ("target",)
+    assert store.has_features("m1", "target")
+    assert store.paths("day")[-1] == "day/j.png"
+
+
+def test_what_is_no_store(small: Path, tmp_path: Path, photos: Path) -> None:
+    require_store(small)
+    with writing(tmp_path / "new") as writer:
+        writer.set_table(letters(day="ab"))
+        writer.add_images()
+    with pytest.raises(UnfinishedStoreError, match="no finished model yet; run oodzoo extract to"):
+        FeatureStore(tmp_path / "new")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    for path, message, other in (
+        ("nowhere", "no such feature store: .*oodzoo extract", "no such feature store"),
+        ("file", "no such feature store", "no such feature store"),
+        ("empty", "is not a feature store: it has no man", "is not a feature store: it has no man"),
+        (photos, "is not a feature store: it has no manif", "is neither empty nor a feature store"),
+    ):
+        with pytest.raises(InputError, match=message):
+            FeatureStore(tmp_path / path)
+        with pytest.raises(InputError, match=other):
+            require_store(tmp_path / path)
+    small.rename(photos / "store")
+    (photos / "run.json").touch()
+    assert FeatureStore(photos).path == photos / "store"  # the folder of a run
+    for name in ("my store", "it's; rm -rf ~"):
+        command = repair_advice(Path(name)).split("`")[1]
+        assert shlex.split(command) == ["oodzoo", "store", "check", name, "--repair"]
 
 
 def test_the_folder_of_a_run_and_its_parts(tmp_path: Path) -> None:
@@ -164,152 +329,10 @@ def test_the_folder_of_a_run_and_its_parts(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_no_store(small: Path, tmp_path: Path, photos: Path) -> None:
-    require_store(small)
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").touch()
-    for path, message, other in (
-        ("nowhere", "no such feature store: .*oodzoo extract", "no such feature store"),
-        ("file", "no such feature store", "no such feature store"),
-        ("empty", "is not a feature store: it has no man", "is not a feature store: it has no man"),
-        (photos, "is not a feature store: it has no manif", "is neither empty nor a feature store"),
-    ):
-        with pytest.raises(InputError, match=message):
-            FeatureStore(tmp_path / path)
-        with pytest.raises(InputError, match=other):
-            require_store(tmp_path / path)
-
-
-def test_the_size_of_a_folder(tmp_path: Path) -> None:
-    for name, size in (("x/a", 3), ("x/b/c", 40), ("x/b/d/e", 500), ("large", 10_000)):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(bytes(size))
-    (tmp_path / "x/link").symlink_to(tmp_path / "large")
-    assert folder_size(tmp_path / "x") == 543 + len(str(tmp_path / "large"))
-    assert folder_size(tmp_path / "nowhere") == 0
-
-
-# --- the index of images ---------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(0, 3 * SHARD_ROWS), max_size=4))
-def test_shards_are_full_but_for_the_last_of_a_domain(sizes: list[int]) -> None:
-    images = [(f"d{at}", f"{at}-{row}") for at, n in enumerate(sizes) for row in range(n)]
-    shards = cut(images)
-    assert [name for shard in shards for name in shard] == [name for _, name in images]
-    expected = []
-    for size in sizes:
-        expected += [SHARD_ROWS] * (size // SHARD_ROWS)
-        expected += [size % SHARD_ROWS] if size % SHARD_ROWS else []
-    assert list(map(len, shards)) == expected
-
-
-def test_the_format_of_the_index(tmp_path: Path) -> None:
-    index = ImageIndex.read(tmp_path)
-    assert index.add(tmp_path, [["a", "b"], ["c"]])
-    assert index.add(tmp_path, [["d"]], "00003")
-    for name in (".tmp-x", "notes.json", "00001.json.bak", "00002.txt", "0x.json"):
-        (tmp_path / "images" / name).touch()
-    assert segment_names(tmp_path) == ["00000", "00001"]
-    assert [json.loads((tmp_path / f"images/0000{at}.json").read_text()) for at in (0, 1)] == [
-        {"schema": 2, "table": None, "shards": [["a", "b"], ["c"]]},
-        {"schema": 2, "table": "00003", "shards": [["d"]]},
-    ]
-    assert index.shards == {"00000-00000": ["a", "b"], "00000-00001": ["c"], "00001-00000": ["d"]}
-    assert index.images() == {"a", "b", "c", "d"}
-    assert segment_of("00001-00000") == "00001"
-    assert [segment_table(tmp_path, name) for name in index.segments] == [None, "00003"]
-    again = ImageIndex.read(tmp_path)
-    assert (again.segments, again.shards) == (index.segments, index.shards)
-    one = ImageIndex.read(tmp_path, {"00001": index.segments["00001"]})
-    assert one.shards == {"00001-00000": ["d"]}
-
-
-def test_what_another_writer_has_added_is_read_instead(tmp_path: Path) -> None:
-    mine, other = ImageIndex.read(tmp_path), ImageIndex.read(tmp_path)
-    assert other.add(tmp_path, [["a"], ["b"]])
-    assert not mine.add(tmp_path, [["b"], ["c"]])
-    assert mine.shards == other.shards
-    assert mine.add(tmp_path, [["c"]])
-    assert mine.shards == ImageIndex.read(tmp_path).shards
-    rest = mine.without(["00000"])
-    assert (list(rest.segments), rest.shards) == (["00001"], {"00001-00000": ["c"]})
-    # it is not read again as a new one, and its name is not taken
-    assert rest.add(tmp_path, [["a"]])
-    assert rest.shards == {"00001-00000": ["c"], "00002-00000": ["a"]}
-    assert rest.without(["00001"]).add(tmp_path, [["c"]])
-
-
-_RACE = """
-import sys
-from pathlib import Path
-from tests.store.data import compute, letters, record
-from oodzoo.store.writer import writing
-
-store, model = Path(sys.argv[1]), sys.argv[2]
-with writing(store) as writer:
-    writer.set_table(letters(**dict(pair.split("=") for pair in sys.argv[3:])))
-    print("ready", flush=True)
-    sys.stdin.readline()
-    writer.add_images()
-    writer.add_model(model, record())
-    compute(writer, model)
-"""
-
-
-def test_processes_that_add_the_same_images(tmp_path: Path, race: Race) -> None:
-    """Each wants other images, which overlap: no image is added twice, and all are readable."""
-    given = ["a=abcdefgh", "a=abcd b=ijkl", "b=ijklmnop c=qrst", "c=qrstuvwx a=efgh"]
-    race(
-        _RACE,
-        *([tmp_path / "store", f"m{at}", *domains.split()] for at, domains in enumerate(given)),
-    )
-    index = ImageIndex.read(tmp_path / "store")
-    listed = [name for images in index.shards.values() for name in images]
-    assert len(listed) == len(set(listed))
-    assert set(listed) == {image(letter) for letter in "abcdefghijklmnopqrstuvwx"}
-    # no shard is lost: every model becomes complete
-    with writing(tmp_path / "store") as writer:
-        writer.set_table(letters(a="abcdefgh", b="ijklmnop", c="qrstuvwx"))
-        writer.add_images()
-        writer.add_model("all", record())
-        compute(writer, "m0", "m1", "m2", "m3", "all")
-        writer.finish()
-    assert require_right(tmp_path / "store").models == ("all", "m0", "m1", "m2", "m3")
-
-
-# --- the manifest ----------------------------------------------------------------------------
-
-
-def test_the_format_of_the_manifest(tmp_path: Path) -> None:
-    example = Manifest(
-        table="00007",
-        samples=image("table"),
-        segments={"00000": image("s")},
-        models={"m": record().stored("m", image("list"), {image("a"): "truncated"})},
-    )
-    for manifest in (Manifest(), example):
-        manifest.write(tmp_path)
-        assert read_manifest(tmp_path) == manifest
-    Manifest().create(tmp_path)  # nothing, as there is one
-    document = json.loads((tmp_path / "manifest.json").read_text())
-    stated = document.pop("sha256")
-    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    assert stated == hashlib.sha256(text.encode()).hexdigest()
-    (model,) = document.pop("models").values()
-    assert document == {
-        "schema": 2,
-        "table": "00007",
-        "samples": image("table"),
-        "segments": {"00000": image("s")},
-    }
-    assert (model["shards"], model["unreadable"]) == (image("list"), {image("a"): "truncated"})
-    assert model["spec"] is None
-    assert "name" not in model
-    more = record().stored("n", image("list"), {image("b"): "empty", image("a"): "truncated"})
-    both = Manifest(models={**example.models, "n": more, "none": record().stored("none")})
-    assert both.skipped == {image("a"): "truncated", image("b"): "empty"}
-    assert Manifest().skipped == {}
+@given(st.text(max_size=60) | st.from_regex(r"[0-9./-]{11}\.features\.[0-9a-f./]{16}\.npy"))
+def test_a_shard_file_is_in_the_folder_of_its_model(name: str) -> None:
+    if is_file_name(name):
+        assert Path(os.path.normpath(Path("models/m") / name)).parent == Path("models/m")
 
 
 def test_the_identity_of_a_model_is_what_determines_its_features() -> None:
@@ -327,264 +350,55 @@ def test_the_identity_of_a_model_is_what_determines_its_features() -> None:
     assert len(found | {known.identity}) == 7
     rest = record(source="x", parameters=9, pretraining="y", licence="z", versions={"a": "1"})
     assert rest.identity == known.identity
-    assert known.widths == {"features": 3, "logits": 2}
-    assert record(n_logits=None).widths == {"features": 3}
     long = record(source="onnx/" + 99 * "x", feature_dim=1280)
     assert repr(long.stored("m")).startswith("StoredModel('m': 1,280 features, source 'onnx/xxx")
     assert len(repr(long.stored("m" * 99))) < 200
+    one, two = ({image("a"): "truncated"}, {image("b"): "empty", image("a"): "truncated"})
+    both = Manifest(models={"m": known.stored("m", "", one), "n": known.stored("n", "", two)})
+    assert both.skipped == two
 
 
-def test_a_model_is_registered_before_it_is_finished(small: Path) -> None:
-    for file in (small / "models/m2").glob("0*"):
-        file.unlink()
-    assert registered_models(small) == ["m1", "m2"]
-    assert read_model(small, "m2").feature_dim == read_manifest(small).models["m2"].feature_dim
+def test_a_finished_shard(tmp_path: Path) -> None:
+    """Of two writers the first counts; a file is verified again when it changes; no links."""
+    folder, images = tmp_path / "store/models/m", [image(name) for name in "abcdef"]
 
+    def written(names: str = "abcd") -> Shard:
+        rows = {o: values("m", map(image, names), o) for o in ("features", "logits")}
+        write_shard(folder, "00000-00003", images, "id", rows, {4: "truncated", 5: None})
+        found = read_record(record_file(folder, "00000-00003"))
+        assert found is not None
+        return found
 
-# --- shards ----------------------------------------------------------------------------------
+    def opened() -> Array:
+        return open_shard(folder.parents[1], path, first.features, (4, 3), "float32")
 
-SHARD = "00000-00003"
-IMAGES = [image(name) for name in "abcdef"]
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "store/models/m"
-
-
-def outputs(names: str = "abcd") -> dict[str, Array]:
-    images = [image(name) for name in names]
-    return {output: values("m", images, output) for output in ("features", "logits")}
-
-
-def written(
-    folder: Path, names: str = "abcd", model: str = "id", images: list[str] = IMAGES
-) -> Shard:
-    write_shard(folder, SHARD, images, model, outputs(names), {4: "truncated", 5: None})
-    found = read_record(record_file(folder, SHARD))
-    assert found is not None
-    return found
-
-
-def opened(folder: Path, file: ShardFile, width: int = 3) -> Array:
-    return open_shard(folder.parents[1], folder / file.file, file, (4, width), "float32")
-
-
-def test_the_format_of_a_shard(folder: Path) -> None:
-    first = written(folder)
-    document = json.loads((folder / f"{SHARD}.json").read_text())
-    assert set(document) == {"shard", "model", "images", "absent", "features", "logits", "sha256"}
-    stated = document.pop("sha256")
-    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    assert stated == hashlib.sha256(text.encode()).hexdigest()
-    assert (document["shard"], document["model"]) == (SHARD, "id")
-    assert document["images"] == hashlib.sha256("\n".join(IMAGES).encode()).hexdigest()[:16]
-    assert document["absent"] == {"4": "truncated", "5": None}
-    for output, array in outputs().items():
-        stated = document[output]
-        content = (folder / stated["file"]).read_bytes()
-        assert stated["sha256"] == hashlib.sha256(content).hexdigest()
-        assert stated["xxh3"] == checksum(content)
-        assert stated["file"] == f"{SHARD}.{output}.{stated['sha256'][:16]}.npy"
-        np.testing.assert_array_equal(np.load(folder / stated["file"]), array)
-    rows = opened(folder, first.features)
-    assert isinstance(rows, np.memmap)
+    first = written()
+    path = folder / first.features.file
+    before, inode = set(folder.iterdir()), record_file(folder, "00000-00003").stat().st_ino
+    for again in ("abcd", "wxyz"):  # another machine may compute other last digits
+        assert written(again) == first
+        assert set(folder.iterdir()) == before
+        assert record_file(folder, "00000-00003").stat().st_ino == inode
     with pytest.raises(ValueError, match="read-only"):
-        rows[0] = 0
-    # of two processes, the first counts: another machine may compute other last digits
-    files = sorted(folder.iterdir())
-    inode = record_file(folder, SHARD).stat().st_ino
-    for again in ("abcd", "wxyz"):
-        assert written(folder, again) == first
-        assert sorted(folder.iterdir()) == files
-        assert record_file(folder, SHARD).stat().st_ino == inode
-    for name in ("model.json", "shards.0123456789abcdef.json", "0-0.json", ".tmp-x"):
-        (folder / name).touch()
-    assert record_files(folder) == [record_file(folder, SHARD)]
-
-
-def test_a_shard_without_logits(folder: Path) -> None:
-    assert record_files(folder) == []
-    write_shard(folder, SHARD, IMAGES[:4], "id", {"features": outputs()["features"]}, {})
-    found = read_record(record_file(folder, SHARD))
-    assert found is not None
-    assert (set(found.files), found.absent) == ({"features"}, {})
-    assert len(list(folder.iterdir())) == 2
-
-
-@pytest.mark.parametrize(
-    "old",
-    [
-        *(b"", b"{", b'{"shard": "00000-00003"}'),  # damaged
-        "other",  # another model had this name
-        *(IMAGES[::-1], IMAGES[:-1], [*IMAGES, image("g")], []),  # a lost segment had this number
-        None,  # a file is missing
-    ],
-)
-def test_a_record_that_does_not_count_is_replaced(folder: Path, old: Any) -> None:
-    first = written(
-        folder,
-        model=old if isinstance(old, str) else "id",
-        images=old if isinstance(old, list) else IMAGES,
-    )
-    if isinstance(old, bytes):
-        record_file(folder, SHARD).write_bytes(old)
-        assert read_record(record_file(folder, SHARD)) is None
-    if old is None:
-        (folder / first.files["logits"].file).unlink()
-    other = written(folder, "wxyz")
-    assert (other.model, other.images) == ("id", images_digest(IMAGES))
-    np.testing.assert_array_equal(opened(folder, other.features), outputs("wxyz")["features"])
-    np.testing.assert_array_equal(
-        opened(folder, other.files["logits"], 2), outputs("wxyz")["logits"]
-    )
-
-
-def test_links_are_not_followed_for_writing(folder: Path, tmp_path: Path) -> None:
-    found = written(folder)
-    outside = tmp_path / "outside"
-    for name in (found.features.file, f"{SHARD}.json"):
-        outside.write_text("mine")
-        (folder / name).unlink()
-        (folder / name).symlink_to(outside)
-        with pytest.raises(InputError, match="is a symbolic link"):
-            written(folder)
-        assert outside.read_text() == "mine"
-        (folder / name).unlink()
-
-
-def test_a_list_is_read_as_it_was_written(folder: Path) -> None:
-    shards = [written(folder)]
-    digest = write_list(folder, shards)
-    path = list_file(folder, digest)
-    assert path.name == f"shards.{digest[:16]}.json"
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == digest
-    assert json.loads(path.read_text())["schema"] == 2
-    inode = path.stat().st_ino
-    assert write_list(folder, shards) == digest
-    assert path.stat().st_ino == inode
-    flip(path, 99)
-    assert write_list(folder, shards) == digest
-    assert read_list(folder.parents[1], folder, digest) == shards
-
-
-def test_a_file_is_verified_once_and_again_when_it_changes(folder: Path) -> None:
-    """Only what the content cannot show is skipped: here, a flip that keeps the time of change."""
-    found = written(folder)
-    path = folder / found.features.file
-    opened(folder, found.features)
-    before = path.stat()
+        opened()[0] = 0
+    times = path.stat()
     with path.open("r+b") as file:
         file.seek(-1, os.SEEK_END)
         file.write(b"\x99")
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert opened(folder, found.features)[-1, -1] != outputs()["features"][-1, -1]
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as no change of the disk does
+    assert opened()[-1, -1] != values("m", [image("d")])[0, -1]
     os.utime(path)
     with pytest.raises(InputError, match="is damaged"):
-        opened(folder, found.features)
-
-
-# --- where rows are --------------------------------------------------------------------------
-
-
-def shard(name: str, absent: dict[int, str | None] | None = None) -> Shard:
-    return Shard(name, ShardFile("f.npy", "0", "0"), absent=absent or {})
-
-
-def test_the_places_of_images() -> None:
-    """Positions in the list of shards of the model; rows are counted without absent images."""
-    index = {"0-0": ["a", "b", "c", "d"], "0-1": ["e"], "1-0": ["f"]}
-    found = Coverage(index, [shard("0-0", {0: "truncated", 2: None}), shard("1-0")])
-    assert found.rows == {"b": Place(0, 0), "d": Place(0, 1), "f": Place(1, 0)}
-    assert found.unreadable == {"a": "truncated"}
-    assert found.missing(["f", "c", "a", "x", "c"]) == ["c", "x"]
-    np.testing.assert_array_equal(found.places(["f", "b", "f"]), [[1, 0], [0, 0], [1, 0]])
-    assert found.places([]).shape == (0, 2)
-    with pytest.raises(KeyError, match="x"):
-        found.places(["b", "x"])
-
-
-@given(
-    st.lists(
-        st.lists(
-            st.tuples(st.integers(0, 9), st.sampled_from(["row", "absent", "bad"])), max_size=5
-        ),
-        max_size=5,
-    )
-)
-def test_any_index(layout: list[list[tuple[int, str]]]) -> None:
-    """Write the image itself as its row, and follow the coverage to it."""
-    index = {f"0-{n}": [str(i) for i, _ in images] for n, images in enumerate(layout)}
-    reasons = {"absent": None, "bad": "truncated"}
-    shards = [
-        shard(f"0-{n}", {at: reasons[how] for at, (_, how) in enumerate(images) if how != "row"})
-        for n, images in enumerate(layout)
-    ]
-    files = [np.array([i for i, how in images if how == "row"]) for images in layout]
-    found = Coverage(index, shards)
-    flat = [entry for images in layout for entry in images]
-    rows = {str(i) for i, how in flat if how == "row"}
-    assert set(found.rows) == rows
-    for name, place in found.rows.items():
-        assert files[place.shard][place.row] == int(name)
-        later = [n for n, images in enumerate(layout) if (int(name), "row") in images]
-        assert place.shard == max(later)
-    assert set(found.unreadable) == {str(i) for i, how in flat if how == "bad"} - rows
-    assert found.missing(map(str, range(10))) == [
-        str(i) for i in range(10) if str(i) not in rows and (i, "bad") not in flat
-    ]
-
-
-def test_models_with_the_same_shards_share_a_coverage() -> None:
-    index = {"0-0": ["a", "b"], "0-1": ["c"]}
-    coverages = Coverages()
-    first = coverages.of(index, [shard("0-0"), shard("0-1")])
-    assert coverages.of(index, [shard("0-0"), shard("0-1")]) is first
-    absent: list[dict[int, str | None]] = [{0: None}, {1: None}, {0: "x"}]
-    for other in (
-        [shard("0-0")],
-        [shard("0-1"), shard("0-0")],
-        *([shard("0-0", which), shard("0-1")] for which in absent),
-    ):
-        found, alone = coverages.of(index, other), Coverage(index, other)
-        assert found is not first
-        assert (found.rows, found.unreadable) == (alone.rows, alone.unreadable)
-
-
-@pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four shards: two domains, and a second extraction with one more image in each."""
-    store = tmp_path_factory.mktemp("rows") / "store"
-    fill(store, letters(day="bcd", night="fgh"), "m", undecodable=[image("c")])
-    return fill(store, letters(day="abcd", night="efgh"), "m", undecodable=[image("c")])
-
-
-@given(st.lists(st.sampled_from("abdefgh"), max_size=30), st.sampled_from(["features", "logits"]))
-def test_any_rows_in_any_order(filled: Path, names: str, output: str) -> None:
-    images = [image(name) for name in names]
-    found = FeatureStore(filled).gather("m", images, output)
-    assert found.dtype == np.float32
-    by_hand = literal(filled, "m", output)
-    width = {"features": 3, "logits": 2}[output]
-    expected = np.array([by_hand[identity] for identity in images], np.float32)
-    np.testing.assert_array_equal(found, expected.reshape(-1, width))
-    np.testing.assert_array_equal(found, values("m", images, output).reshape(-1, width))
-
-
-def test_places_are_followed(filled: Path) -> None:
-    folder = filled / "models/m"
-    shards = [read_record(path) for path in sorted(folder.glob("0*-0*.json"))]
-    index = {"00000-00000": [""] * 3, "00000-00001": [""] * 3, "00001-00000": [""]}
-    places = np.array([(1, 2), (0, 0), (0, 1), (1, 0), (2, 0), (2, 0)])  # shard and row
-    known = [shard for shard in shards if shard is not None]
-    found = gather_rows(filled, folder, record(), known, index, places, "features")
-    np.testing.assert_array_equal(found, [value("m", image(name)) for name in "hbdfaa"])
-    store = FeatureStore(filled)
-    store.features("m", "day")[:] = 7  # a copy: a caller may change what it got
-    np.testing.assert_array_equal(store.features("m", "day"), values("m", map(image, "abd")))
-
-
-# --- facts of a model ------------------------------------------------------------------------
+        opened()
+    outside = tmp_path / "outside"
+    for each in (path, folder / "00000-00003.json"):
+        outside.write_text("mine")
+        each.unlink()
+        each.symlink_to(outside)
+        with pytest.raises(InputError, match="is a symbolic link"):
+            written()
+        assert outside.read_text() == "mine"
+        each.unlink()
 
 
 def test_facts_are_added_to_those_that_are_there(small: Path, tmp_path: Path) -> None:
@@ -592,12 +406,10 @@ def test_facts_are_added_to_those_that_are_there(small: Path, tmp_path: Path) ->
     before = FeatureStore(small).fingerprint
     update_local(small, "m1", {"seconds": 1.5, "images": 9, "of a later version": 1})
     update_local(small, "m1", {"images": 10, "milliseconds_per_image": 150.0})
-    update_local(small, "m2", {"images": 7})
     expected = {"seconds": 1.5, "images": 10, "milliseconds_per_image": 150.0}
     found = FeatureStore(small)
     assert read_local(small, "m1") == found.local("m1") == expected
-    assert found.milliseconds_per_image("m1") == 150.0
-    assert found.milliseconds_per_image("m2") is None
+    assert [found.milliseconds_per_image(name) for name in ("m1", "m2")] == [150.0, None]
     assert found.fingerprint == before
     outside = (small / "models/m1/local.json").rename(tmp_path / "outside.json")
     content = outside.read_text()
@@ -606,3 +418,56 @@ def test_facts_are_added_to_those_that_are_there(small: Path, tmp_path: Path) ->
     with pytest.raises(InputError, match="is a symbolic link"):
         update_local(small, "m1", {"seconds": 4})
     assert outside.read_text() == content
+
+
+# the table of samples
+
+NUMBERS = Task("regression", ("age", "height"))
+NAMES = ["a/b", "..", ".tmp-x", "höhle", "ho\u0308hle", "Day", "day", "x" * 300, "models", "50%"]
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+
+
+def test_every_column_is_in_the_fingerprint() -> None:
+    table = letters(day="ab", night="c")
+    day = table.domain("day")
+    changes: list[dict[str, Any]] = [
+        {"name": "DAY"},
+        {"paths": ["day/a.png", "x"]},
+        {"labels": ["even", "even"]},
+        {"groups": ["g", None]},
+        {"images": day.images[::-1]},
+    ]
+    tables = [SampleTable([replace(day, **c), table.domain("night")]) for c in changes]
+    tasks = [NUMBERS, Task("regression", ("age", "size"))]
+    tables += [replace(table, task=task) for task in tasks]
+    assert len({t.fingerprint for t in [table, *tables]}) == 8
+    assert table.replacing(unlabelled("u", "x")).fingerprint == table.fingerprint
+
+
+@given(
+    st.lists(
+        st.tuples(TEXT | st.sampled_from(NAMES), TEXT, TEXT, st.none() | TEXT),
+        unique_by=lambda row: row[:2],
+    ),
+    st.booleans(),
+)
+def test_any_table_is_read_as_it_was_written(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, str, str, str | None]],
+    numbers: bool,
+) -> None:
+    """Tables are numbered and never replaced."""
+    store = tmp_path_factory.mktemp("store")
+    table = SampleTable.of_samples(
+        (Sample(path, domain, "1.5 2.0" if numbers else label, group), image(path))
+        for domain, path, label, group in rows
+    ).replacing(unlabelled("without labels", "ab"))
+    if numbers:
+        table = replace(table, task=NUMBERS)
+    assert add_table(store, None, table) == "00000"
+    assert add_table(store, None, letters(day="a")) is None
+    assert read_table(store, "00000") == table
+    assert add_table(store, "00000", letters(day="a")) == "00001"
+    assert add_table(store, "00009", table) == "00010"
+    assert [read_table(store, name) for name in ("00000", "00001")] == [table, letters(day="a")]
+    assert {path.relative_to(store).parts[0] for path in store.rglob("*")} == {"samples"}

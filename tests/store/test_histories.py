@@ -50,8 +50,6 @@ class History:
                 self.add(domain, label)
                 self.add(domain, label)
 
-    # --- images ------------------------------------------------------------------------------
-
     def add(self, domain: str, label: str) -> None:
         self.n_written += 1
         name = f"{self.n_written * 7919 % 1000:03}-{self.n_written}.png"  # in any order
@@ -100,8 +98,6 @@ class History:
     def _image(self, at: int) -> Path:
         images = self._images()
         return images[at % len(images)]
-
-    # --- the store ---------------------------------------------------------------------------
 
     def update(self, models: set[str]) -> None:
         """Synchronise and extract: the store is that of the current images."""
@@ -257,8 +253,6 @@ def _ranked(store: Path) -> object:
     except InputError:
         return None
 
-
-# --- histories -----------------------------------------------------------------------------------
 
 at = st.integers(0, 30)
 names = st.sampled_from(["a", "Z", "é", "0"])

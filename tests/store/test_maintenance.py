@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.conftest import Run
 from tests.features.data import Tree
 from tests.store import tiny
-from tests.store.contents import contents, moments, rows_by_image, size
+from tests.store.contents import contents, moments, size
 from tests.store.data import (
     compute,
     fill,
@@ -31,7 +30,6 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import _machine, file_digest
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.local import update_local
 from oodzoo.store.prune import Pruned, prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.sync import regroup_store, sync_store
@@ -47,18 +45,6 @@ def replace_table(store: Path, **domains: str) -> Path:
         writer.set_table(letters(**domains))
         writer.finish()
     return store
-
-
-def begin(store: Path) -> None:
-    """Finish one of two shards of a model."""
-    with writing(store) as writer:
-        writer.add_model("begun", record())
-        planned, _ = writer.plan(["begun"], set(writer.table.images()))
-        outputs = {o: values("begun", planned.images, o) for o in ("features", "logits")}
-        writer.write_shard("begun", planned.name, outputs, {})
-
-
-# --- prune -----------------------------------------------------------------------------------
 
 
 def test_rows_of_removed_images_leave_the_disk(small: Path) -> None:
@@ -90,48 +76,6 @@ def test_rows_of_removed_images_leave_the_disk(small: Path) -> None:
     assert require_right(small).n_images == 9
 
 
-def test_real_images(tiny_store: Path, images: Path, tree: Tree) -> None:
-    whole = tree(tiny_store)
-    assert prune_store(tiny_store) == Pruned(0, 0)
-    assert tree(tiny_store) == whole
-    for name in ("day/cat/0.png", "night/dog/2.png"):
-        (images / name).unlink()
-    sync_store(tiny_store, images)
-    ranking = oodzoo.rank(tiny_store)
-    before, total = contents(tiny_store), size(tiny_store)
-    assert prune_store(tiny_store) == Pruned(2, total - size(tiny_store))
-    assert contents(tiny_store) == before
-    assert oodzoo.rank(tiny_store).rows == ranking.rows
-    assert len(rows_by_image(tiny_store, "a")) == 16
-    again, cache = tree(tiny_store), size(tiny_store / "cache")
-    assert prune_store(tiny_store) == Pruned(0, 0)
-    assert tree(tiny_store) == again
-    assert prune_store(tiny_store, cache=True) == Pruned(0, cache)
-    assert not (tiny_store / "cache").exists()
-
-
-def test_only_outdated_segments_are_rewritten(small: Path) -> None:
-    fill(small, letters(day="abcdexy", night="fghi"), "m1", "m2")
-    replace_table(small, day="abcdex", night="fghi")  # y is in the second segment
-    kept = {f: f.stat().st_ino for f in small.rglob("00000-*.npy")}
-    assert prune_store(small).images == 1
-    assert {f: f.stat().st_ino for f in small.rglob("00000-*.npy")} == kept
-    assert sorted(f.name for f in (small / "images").iterdir()) == ["00000.json", "00002.json"]
-    require_right(small)
-
-
-def test_an_unfinished_extraction_keeps_its_shards(small: Path) -> None:
-    begin(small)
-    assert prune_store(small) == Pruned(0, 0)
-    replace_table(small, day="abd", night="fghi")  # images of the finished shard
-    prune_store(small)
-    assert FeatureStore(small).models == ("m1", "m2")
-    with writing(small) as writer:
-        assert compute(writer, "begun") == 1  # of two
-        writer.finish()
-    assert require_right(small).models == ("begun", "m1", "m2")
-
-
 def test_an_unfinished_extension_stays(small: Path) -> None:
     """Features of new images whose extraction was interrupted are not those of removed images."""
     replace_table(small, day="abc", night="efghi")
@@ -152,18 +96,6 @@ def test_an_unfinished_extension_stays(small: Path) -> None:
     assert prune_store(small, unfinished=True).images == 2
     assert extend(finish=True) == 2
     assert require_right(small).n_images == 10
-
-
-def test_unlabelled_and_undecodable_images_stay_so(tmp_path: Path) -> None:
-    table = letters(day="abc", night="def").replacing(unlabelled("target", "xyz"))
-    store = fill(tmp_path / "s", table, "m", undecodable={image("b")})
-    replace_table(store, day="ab", night="def")
-    assert prune_store(store).images == 1
-    opened = require_right(store)
-    assert opened.has_features("m", "target")
-    assert opened.skipped == {"day/b.png": "cannot be decoded"}
-    with writing(store) as writer:
-        assert compute(writer, "m") == 0
 
 
 def test_orphans_and_leftovers_go_but_not_files_of_others(
@@ -222,9 +154,6 @@ def test_no_image_or_no_model_is_left(
     assert disk_usage(small).models == {}
 
 
-# --- rm --------------------------------------------------------------------------------------
-
-
 def test_removed_models(tiny_store: Path, images: Path, tree: Tree) -> None:
     whole, kept, folder = tree(tiny_store), contents(tiny_store), size(tiny_store / "models/a")
     begin_and_remove = tiny_store.with_name("begun")
@@ -241,49 +170,16 @@ def test_removed_models(tiny_store: Path, images: Path, tree: Tree) -> None:
     assert not any(key.startswith("a ") for key in left)
     assert tiny.extract(images, ["a", "b"], tiny_store).shards == 2
     assert tree(tiny_store) == whole
+    before = tree(tiny_store)
+    for names in (["aa"], ["a", "nothing"], [".."], ["../models/a"]):
+        with pytest.raises(InputError, match=f"no model '{names[-1]}'"):
+            remove_models(tiny_store, names)
+    assert tree(tiny_store) == before
     assert remove_models(tiny_store, ["b", "a"]) > 0
     with pytest.raises(InputError, match="no finished model"):
         oodzoo.rank(tiny_store)
     assert tiny.extract(images, ["a", "b"], tiny_store).shards == 4
     assert tree(tiny_store) == whole
-
-
-def test_a_model_under_the_same_name(small: Path) -> None:
-    """After a removal, another model may have the name."""
-    remove_models(small, ["m1"])
-    with writing(small) as writer:
-        writer.add_model("m1", record("other"))
-        assert compute(writer, "m1") == 2
-        writer.finish()
-    assert require_right(small).model("m1").fingerprint == "other"
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        (["m11"], r"no model 'm11'; did you mean m1\?"),
-        (["m1", "nothing"], "no model 'nothing'; it has m1, m2"),
-        ([".."], r"no model '\.\.'"),
-        (["../models/m1"], r"no model '\.\./models"),
-    ],
-)
-def test_unknown_names(small: Path, tree: Tree, names: list[str], message: str) -> None:
-    before = tree(small)
-    with pytest.raises(InputError, match=message):
-        remove_models(small, names)
-    assert tree(small) == before
-
-
-def test_a_link_is_not_followed(small: Path, tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    (small / "models/m1").rename(outside)
-    (small / "models/m1").symlink_to(outside)
-    with pytest.raises(InputError, match="is a symbolic link"):
-        remove_models(small, ["m1"])
-    assert (outside / "model.json").is_file()
-
-
-# --- ls and du -------------------------------------------------------------------------------
 
 
 def test_models_domains_and_sizes(tiny_store: Path, images: Path, tree: Tree) -> None:
@@ -318,66 +214,6 @@ def test_models_domains_and_sizes(tiny_store: Path, images: Path, tree: Tree) ->
     assert usage.total == size(tiny_store)
 
 
-def test_unlabelled_and_undecodable_images_are_counted(tmp_path: Path) -> None:
-    table = letters(day="abcd", night="ef").replacing(unlabelled("target", "xyz"))
-    store = fill(tmp_path / "s", table, "m", undecodable={image("b"), image("y")})
-    found = list_contents(store)
-    assert [(d.name, d.images, d.labelled) for d in found.domains] == [
-        ("day", 3, True),
-        ("night", 2, True),
-        ("target", 2, False),
-    ]
-    assert (found.models[0].images, found.classes) == (7, 2)
-    assert (found.models[0].milliseconds, found.models[0].parameters) == (None, 7)
-
-
-def test_what_can_be_pruned(small: Path) -> None:
-    """The part of each shard file that belongs to removed images, and unused files."""
-    begin(small)
-    found = disk_usage(small)
-    assert found.unused == 0
-    assert found.models["begun"] == size(small / "models/begun")
-    begun = list_contents(small).models[0]
-    assert (begun.name, begun.complete, begun.images) == ("begun", False, 5)
-    remove_models(small, ["begun"])
-    replace_table(small, day="abd", night="fghi")  # 2 of 5 rows of a shard
-    shard = sum(file.stat().st_size for file in small.rglob("00000-00000.*.npy"))
-    table = (small / "samples/00000.json").stat().st_size
-    assert disk_usage(small).unused == round(shard * 2 / 5) + table
-    with writing(small), pytest.raises(InputError, match="is being written by another process"):
-        prune_store(small)
-    prune_store(small)
-    assert disk_usage(small).unused == 0
-
-
-def test_float16_is_half_the_size(small: Path) -> None:
-    with writing(small) as writer:
-        writer.add_model("half", record("half", dtype="float16"))
-        compute(writer, "half")
-        writer.finish()
-    bytes_of = {
-        model: sum(file.stat().st_size - 128 for file in small.rglob(f"models/{model}/*.npy"))
-        for model in ("half", "m1")
-    }
-    assert bytes_of == {"half": 9 * (3 + 2) * 2, "m1": 9 * (3 + 2) * 4}
-    assert list_contents(small).models[0].dtype == "float16"
-
-
-def test_how_the_times_were_measured(run: Run, tiny_store: Path, tmp_path: Path) -> None:
-    shown = run("store", "ls", tiny_store)
-    assert "\nms/image: CPU time of one thread" in shown.out
-    other = shutil.copytree(tiny_store, tmp_path / "other")
-    remove_models(other, ["b"])
-    remove_models(tiny_store, ["a"])
-    update_local(other, "a", {"measured": "wall time"})
-    merged = run("store", "merge", other, tiny_store, "--out", tmp_path / "merged")
-    assert "\nms/image of a: wall time\n" in merged.out
-    assert "\nms/image of b: CPU time of one thread" in merged.out
-    assert "not comparable" in merged.err
-
-
-# --- proposed domains ------------------------------------------------------------------------
-
 PATHS = [path for domain in TABLE.domains for path in domain.paths]
 PARTS = {path: "xyz"[at % 3] for at, path in enumerate(PATHS)}
 
@@ -409,9 +245,6 @@ def test_features_follow_their_images_into_other_domains(small: Path) -> None:
     regroup_store(small, given, None)
     after = FeatureStore(small)
     assert (after.table, after.fingerprint) == (before.table, before.fingerprint)
-
-
-def test_a_domain_without_labels_of_the_same_name(small: Path) -> None:
     with writing(small) as writer:
         writer.table = writer.table.replacing(unlabelled("x", "pq"))
         writer.finish()

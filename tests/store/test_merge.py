@@ -11,14 +11,13 @@ import pytest
 from tests.features.data import Tree, write_table
 from tests.store import tiny
 from tests.store.contents import contents
-from tests.store.data import fill, flip, image, letters, record, require_right, unlabelled
+from tests.store.data import fill, flip, letters, record, unlabelled
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.merge import merge_stores
-from oodzoo.store.sync import sync_store
 from oodzoo.store.writer import writing
 
 TABLE = letters(day="abcde", night="fghi")
@@ -38,9 +37,6 @@ def stored(images: Path, tmp_path: Path) -> Store:
     return stored
 
 
-# --- what can be merged ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("parts", [("a", "b"), ("a", "ba", "b")])
 def test_models_of_several_stores(
     stored: Store, images: Path, tmp_path: Path, tree: Tree, parts: tuple[str, ...]
@@ -58,28 +54,6 @@ def test_models_of_several_stores(
     assert merged.local("a") == FeatureStore(stores[0]).local("a")
 
 
-def test_other_segments_and_paths(stored: Store, images: Path, tmp_path: Path) -> None:
-    """The same images, extracted bit by bit, with other paths and after a removal."""
-    a = stored("a", "a")
-    other = shutil.copytree(images, tmp_path / "other")
-    tiny.write_image(other / "day/dog/gone.png", 99, "dog")
-    late = [other / f"{cell}/0.png" for cell in ("day/cat", "night/dog", "night/bike")]
-    for path in late:
-        path.rename(tmp_path / "-".join(path.parts[-3:]))
-    b = stored("b", "b", other)
-    for path in late:
-        (tmp_path / "-".join(path.parts[-3:])).rename(path.with_name("later.png"))
-    (other / "day/dog/gone.png").unlink()
-    sync_store(b, other)
-    tiny.extract(other, ["b"], b)
-    assert len(list((b / "images").iterdir())) == 2
-    assert FeatureStore(a).paths("day") != FeatureStore(b).paths("day")
-    merge_stores([a, b], tmp_path / "ab")
-    assert contents(tmp_path / "ab") == contents(stored("fresh", "ab"))
-    merge_stores([b, a], tmp_path / "ba")
-    assert contents(tmp_path / "ba") == contents(stored("fresh2", "ab", other))
-
-
 def test_unlabelled_domains(stored: Store, images: Path, tmp_path: Path) -> None:
     """Rows of a model come from each store that has it."""
     sea, sky = (tiny.write_target(tmp_path / name, at) for name, at in (("sea", 100), ("sky", 200)))
@@ -91,27 +65,6 @@ def test_unlabelled_domains(stored: Store, images: Path, tmp_path: Path) -> None
     assert not merged.has_features("b", "sea")
     expected = contents(stored("whole", "ab", images, sea, sky))
     assert contents(tmp_path / "both").items() <= expected.items()
-
-
-def test_undecodable_images_and_other_types(tmp_path: Path) -> None:
-    broken = {image("c")}
-    sources = [fill(tmp_path / name, TABLE, name, undecodable=broken) for name in ("m1", "m2")]
-    with writing(tmp_path / "half") as writer:
-        writer.set_table(TABLE)
-        writer.add_images()
-        writer.add_model("half", record(dtype="float16", n_logits=None))
-        for shard in writer.plan(["half"], set(TABLE.images())):
-            rows = np.ones((len(shard.images), 3))
-            writer.write_shard("half", shard.name, {"features": rows}, {})
-        writer.finish()
-    merge_stores(sources, tmp_path / "out")
-    assert require_right(tmp_path / "out").skipped == {"day/c.png": "cannot be decoded"}
-    merged = merge_stores([*sources, tmp_path / "half"], tmp_path / "all")
-    assert merged.features("half", "day").dtype == np.float16
-    assert merged.features("m1", "day").dtype == np.float32
-
-
-# --- refusals --------------------------------------------------------------------------------
 
 
 def test_other_samples(stored: Store, images: Path, tmp_path: Path) -> None:
@@ -128,21 +81,6 @@ def test_other_samples(stored: Store, images: Path, tmp_path: Path) -> None:
             with pytest.raises(InputError, match=expected):
                 merge_stores(stores, tmp_path / "out")
     assert not (tmp_path / "out").exists()
-
-
-def test_an_image_more_often(tmp_path: Path) -> None:
-    """The number of samples of an image counts, not only the image."""
-    a = fill(tmp_path / "a", TABLE, "m1")
-    twice = letters(day="abcde", night="fghi")
-    day = twice.domains[0]
-    day.paths.append("day/z.png")
-    day.images.append(day.images[0])
-    assert day.labels is not None
-    day.labels.append(day.labels[0])
-    day.groups.append(None)
-    b = fill(tmp_path / "b", twice, "m2")
-    with pytest.raises(InputError, match="in 1 sample"):
-        merge_stores([a, b], tmp_path / "out")
 
 
 def test_other_features(small: Path, tmp_path: Path, photos: Path, tree: Tree) -> None:

@@ -17,7 +17,6 @@ from tests.store import tiny
 from tests.store.contents import contents, rows_by_image
 from tests.store.tiny import CLASSES, ExactModel, write_image
 
-import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages
@@ -27,7 +26,6 @@ from oodzoo.ranking.racing.race import race
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks.space import list_samples
 from oodzoo.store.merge import merge_stores
-from oodzoo.store.prune import prune_store
 from oodzoo.store.sync import Changes, sync_store
 from oodzoo.store.usage import list_contents
 from oodzoo.store.writer import writing
@@ -54,9 +52,6 @@ def counts(changes: Changes) -> dict[str, int]:
 
 def rows_of(images: Path) -> list[tuple[str, ...]]:
     return [tuple(sample[:3]) for sample in ImageDomains(images)]
-
-
-# --- what may change -------------------------------------------------------------------------
 
 
 def move(images: Path, *pairs: str) -> None:
@@ -88,8 +83,6 @@ def rename_class(images: Path) -> None:
 
 
 HISTORIES: dict[str, list[tuple[Callable[[Path], None], dict[str, int], dict[str, Any]]]] = {
-    "nothing": [(lambda images: None, {}, {})],
-    "removed": [(lambda i: remove(i, "day/cat/0.png", "night/dog/1.png"), {"removed": 2}, {})],
     "a class, then a domain": [
         (lambda images: remove(images, "day/cat", "night/cat"), {"removed": 6}, {}),
         (lambda images: move(images, "day/bike dusk/bike"), {"moved": 3}, {}),
@@ -124,7 +117,7 @@ def test_the_store_is_that_of_the_current_images(
     tiny_store: Path, images: Path, same_as_new: Callable[..., None], name: str
 ) -> None:
     files = {file.name: file.read_bytes() for file in tiny_store.rglob("*.npy")}
-    rows, manifest = rows_by_image(tiny_store, "a"), (tiny_store / "manifest.json").read_bytes()
+    rows = rows_by_image(tiny_store, "a")
     for change, expected, renamed in HISTORIES[name]:
         change(images)
         changes = sync_store(tiny_store, images)
@@ -139,78 +132,6 @@ def test_the_store_is_that_of_the_current_images(
     # rows of removed images are kept until the store is pruned
     assert {file.name: file.read_bytes() for file in tiny_store.rglob("*.npy")} == files
     assert rows_by_image(tiny_store, "a") == rows
-    if name == "nothing":
-        assert (tiny_store / "manifest.json").read_bytes() == manifest
-
-
-def test_a_table_relabels_and_groups_in_place(
-    tiny_store: Path, images: Path, same_as_new: Callable[..., None]
-) -> None:
-    rows = [(*row, f"g{number // 4}") for number, row in enumerate(rows_of(images))]
-    rows[7] = (rows[7][0], rows[7][1], "cat", rows[7][3])
-    table = write_table(images, rows, "path,domain,label,group")
-    assert counts(sync_store(tiny_store, table)) == {"relabelled": 1, "regrouped": 18}
-    same_as_new(table)
-    assert FeatureStore(tiny_store).groups("day")[:5] == ["g0"] * 4 + ["g1"]
-    rows[0] = (*rows[0][:3], "other")
-    write_table(images, rows, "path,domain,label,group")
-    assert sync_store(tiny_store, table) == Changes(regrouped=1)
-    same_as_new(table)
-
-
-@pytest.mark.parametrize("name", ["Day", "..", "CON", "x" * 200, "kre\u0301ta", "split"])
-def test_domains_of_any_name(
-    tiny_store: Path, images: Path, same_as_new: Callable[..., None], name: str
-) -> None:
-    """Also a domain that is split into two, which differ in case."""
-    rows = [
-        (p, ("Day" if n % 2 else d) if name == "split" else name, label) if d == "day" else row
-        for n, row in enumerate(rows_of(images))
-        for p, d, label in (row,)
-    ]
-    table = write_table(images, rows)
-    changes = sync_store(tiny_store, table)
-    assert changes.domains == ({} if name == "split" else {"day": name})
-    assert counts(changes) == {"moved": 4 if name == "split" else 9}
-    same_as_new(table)
-
-
-def test_images_that_come(
-    tiny_store: Path, images: Path, same_as_new: Callable[..., None], tree: Tree
-) -> None:
-    """One that comes back needs no extraction; new ones are counted and extracted later."""
-    before, files, path = contents(tiny_store), tree(tiny_store), images / "day/cat/0.png"
-    content = path.read_bytes()
-    path.unlink()
-    sync_store(tiny_store, images)
-    assert contents(tiny_store) != before
-    path.write_bytes(content)
-    assert sync_store(tiny_store, images) == Changes(added=1)
-    assert contents(tiny_store) == before
-    assert tiny.extract(images, ["a", "b"], tiny_store).shards == 0
-    write_image(images / "day/cat/new.png", 99, "cat")
-    assert sync_store(tiny_store, images) == Changes(new=1)
-    assert contents(tiny_store) == before
-    remove(images, "night/dog/0.png")
-    assert sync_store(tiny_store, images) == Changes(new=1, removed=1)
-    done = tiny.extract(images, ["a", "b"], tiny_store)
-    assert (done.decoded, done.shards) == (1, 2)
-    same_as_new()
-    assert files.keys() - tree(tiny_store).keys() <= {"samples/00000.json"} | {
-        name for name in files if "/shards." in name
-    }
-
-
-def test_images_that_only_some_models_have(tiny_store: Path, images: Path) -> None:
-    """An image is in the table if all complete models have it; others become complete again."""
-    before = contents(tiny_store)
-    path = write_image(images / "day/cat/new.png", 99, "cat")
-    assert tiny.extract(images, ["a"], tiny_store).outdated == ["b"]
-    assert FeatureStore(tiny_store).models == ("a",)
-    assert sync_store(tiny_store, images) == Changes()  # the table follows the complete model
-    path.unlink()
-    assert sync_store(tiny_store, images) == Changes(removed=1)
-    assert contents(tiny_store) == before
 
 
 def test_files_that_cannot_be_read_or_decoded(images: Path, tmp_path: Path) -> None:
@@ -225,9 +146,6 @@ def test_files_that_cannot_be_read_or_decoded(images: Path, tmp_path: Path) -> N
     changes = sync_store(tmp_path / "s", dataset)
     assert (changes.removed, list(changes.unreadable)) == (1, ["day/dog/0.png"])
     assert FeatureStore(tmp_path / "s").n_images == 16
-
-
-# --- domains without labels ------------------------------------------------------------------
 
 
 def test_unlabelled_domains(
@@ -256,9 +174,6 @@ def test_unlabelled_domains(
     same_as_new()
 
 
-# --- refusals --------------------------------------------------------------------------------
-
-
 def refused(store: Path, images: Path, message: str, tree: Tree, **options: Any) -> None:
     before = tree(store)
     with pytest.raises(InputError, match=message):
@@ -269,22 +184,21 @@ def refused(store: Path, images: Path, message: str, tree: Tree, **options: Any)
 def test_what_needs_a_confirmation(
     tiny_store: Path, images: Path, same_as_new: Callable[..., None], tmp_path: Path, tree: Tree
 ) -> None:
+    """Most images removed, or an image in two domains; other data is always refused."""
     (tmp_path / "empty").mkdir()
-    refused(
-        tiny_store, tmp_path / "empty", "has no images: all samples .* confirm with --yes", tree
-    )
+    words = "has no images: all samples .* confirm with --yes"
+    refused(tiny_store, tmp_path / "empty", words, tree)
     empty = shutil.copytree(tiny_store, tmp_path / "copy")
     assert sync_store(empty, tmp_path / "empty", yes=True) == Changes(removed=18)
     assert FeatureStore(empty).domains == ()
-    remove(images, "day/cat", "day/dog", "night/bike", "night/dog")
-    refused(tiny_store, images, r"12 of the 18 images .* confirm with --yes", tree)
-    assert sync_store(tiny_store, images, yes=True) == Changes(removed=12)
-    same_as_new()
-
-
-def test_an_image_in_two_domains(
-    tiny_store: Path, images: Path, same_as_new: Callable[..., None], tree: Tree
-) -> None:
+    other = tiny.write_images(tmp_path / "other", ("hill", "vale"), 2)
+    for number, path in enumerate(other.rglob("*.png"), start=500):
+        write_image(path, number, path.parent.name)
+    for yes in (False, True):
+        words = r"none of the 12 images .* another data set\?"
+        refused(tiny_store, other, words, tree, yes=yes)
+    table = write_table(images, [*rows_of(images), ("day/cat/none.png", "day", "cat")])
+    refused(tiny_store, table, r"table.csv', line 20: no such file .*day/cat/none.png", tree)
     shutil.copy(images / "day/cat/0.png", images / "night/cat/copy.png")
     refused(tiny_store, images, r"day/cat/0.*'night/cat/copy.png' .*same image in two", tree)
     assert sync_store(tiny_store, images, yes=True) == Changes(added=1)
@@ -294,16 +208,12 @@ def test_an_image_in_two_domains(
     (images / "dusk/cat").mkdir(parents=True)  # a third domain is new
     shutil.copy(images / "day/cat/0.png", images / "dusk/cat/copy.png")
     refused(tiny_store, images, "same image in two", tree)
+    remove(images, "dusk", "night/cat/copy.png")
+    remove(images, "day/cat", "day/dog", "night/bike", "night/dog")
+    refused(tiny_store, images, r"\d+ of the 1\d images .* confirm with --yes", tree)
+    sync_store(tiny_store, images, yes=True)
+    same_as_new()
 
-
-def test_other_data(tiny_store: Path, images: Path, photos: Path, tree: Tree) -> None:
-    for yes in (False, True):
-        refused(tiny_store, photos, r"none of the 8 images .* another data set\?", tree, yes=yes)
-    table = write_table(images, [*rows_of(images), ("day/cat/none.png", "day", "cat")])
-    refused(tiny_store, table, r"table.csv', line 20: no such file .*day/cat/none.png", tree)
-
-
-# --- numbers and several labels --------------------------------------------------------------
 
 N = 24
 AGES = [20.5 + 1.25 * at for at in range(N)]
@@ -374,24 +284,6 @@ def test_stores_of_numbers_and_of_several_labels(write: Write, tmp_path: Path) -
     assert list_samples(other, ["m"]).place(1) == ("03.png", "day", "dog")
 
 
-def test_sync_and_prune_keep_the_task(write: Write, tmp_path: Path) -> None:
-    store = extracted(numbers(write(age=AGES)), tmp_path / "s")
-    before = store.data_fingerprint
-    whole = [str(round(age)) for age in AGES]  # could be classes, but the store has numbers
-    changes = sync_store(store.path, write(age=whole), columns={"label": "age"})
-    assert (changes.relabelled, changes.task) == (sum(a != round(a) for a in AGES), None)
-    changed = FeatureStore(store.path)
-    assert changed.task == NUMBERS
-    assert changed.labels("night")[0, 0] == round(AGES[0])
-    assert changed.data_fingerprint != before
-    table = write(age=AGES)
-    table.write_text("\n".join(table.read_text().splitlines()[:-2]))
-    assert sync_store(store.path, table, columns={"label": "age"}).removed == 2
-    prune_store(store.path)
-    assert FeatureStore(store.path).task == NUMBERS
-    assert FeatureStore(store.path).n_images == N - 2
-
-
 def test_a_store_can_get_another_task(write: Write, tmp_path: Path) -> None:
     classes = write(label=[CLASSES[at % 3] for at in range(N)])
     store = extracted(ImageDomains(classes), tmp_path / "s")
@@ -406,26 +298,19 @@ def test_a_store_can_get_another_task(write: Write, tmp_path: Path) -> None:
 
 def test_stores_of_different_tasks_are_not_merged(write: Write, tmp_path: Path) -> None:
     one = extracted(numbers(write(age=AGES)), tmp_path / "a").path
-    for name, data, message in (
-        ("b", tagged(write), r"regression \('age'\), .* for multilabel \('bike', 'ca"),
-        ("d", numbers(write(years=AGES), "years"), r"\('age'\), .* for regression \('years'\); st"),
-    ):
-        other = extracted(data, tmp_path / name, "n").path
-        with pytest.raises(InputError, match=message):
-            merge_stores([one, other], tmp_path / "c")
+    other = extracted(tagged(write), tmp_path / "b", "n").path
+    words = r"regression \('age'\), .* for multilabel \('bike', 'ca"
+    with pytest.raises(InputError, match=words):
+        merge_stores([one, other], tmp_path / "c")
+    with pytest.raises(InputError, match="has labels for regression, the data for multilabel"):
+        extracted(tagged(write), one, "n")
     four = extracted(numbers(write(age=AGES)), tmp_path / "e", "n").path
     merged = merge_stores([one, four], tmp_path / "c")
     assert (merged.task, merged.models) == (NUMBERS, ("m", "n"))
-
-
-@pytest.mark.parametrize("label", ["tall", "1.0 2.0", "nan", '["cat"]'])
-def test_damaged_labels_are_one_line(write: Write, tmp_path: Path, label: str) -> None:
-    path = extracted(numbers(write(age=AGES)), tmp_path / "s").path
-    with writing(path) as writer:
+    with writing(one) as writer:
         day, night = writer.table.domains
-        labels = [*(day.labels or [])[:-1], label]
+        labels = [*(day.labels or [])[:-1], "tall"]
         writer.table = replace(writer.table, domains=[replace(day, labels=labels), night])
         writer.finish()
-    with pytest.raises(InputError, match=r"is damaged.* do not fit its task, regression") as caught:
-        oodzoo.FeatureStore(path).labels("day")
-    assert "\n" not in str(caught.value)
+    with pytest.raises(InputError, match=r"is damaged.* do not fit its task, regression"):
+        FeatureStore(one).labels("day")

@@ -26,6 +26,8 @@ from oodzoo.zoo import Model, ModelInfo, Outputs
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import square
 
+Image.init()  # imports many modules: once here, not in every process that is forked
+
 CLASSES = ("bike", "cat", "dog")
 
 

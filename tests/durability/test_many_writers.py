@@ -15,13 +15,8 @@ from tests.store import tiny
 from tests.store.tiny import content
 
 from oodzoo.core.io import is_temporary
-from oodzoo.store import writer as store_writer
 from oodzoo.store.checking import check_store
-from oodzoo.store.contents import registered_models
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.manifest import Manifest
-from oodzoo.store.removal import remove_models
-from oodzoo.store.writer import writing
 
 pytestmark = needs_fork
 
@@ -63,21 +58,39 @@ def require_tidy(store: Path) -> None:
     assert not [path for path in store.rglob("*") if is_temporary(path.name)]
 
 
-@pytest.mark.parametrize("locks", [True, False], ids=["one machine", "several machines"])
 @pytest.mark.parametrize(
-    "models", [("a", "b"), ("a", "b", "c", "d"), ("ab", "ab"), ("ab", "bc", "ca", "abc")]
+    ("models", "place"),
+    [
+        (("a", "b", "c", "d"), "one machine"),
+        (("a", "b", "c", "d"), "several machines"),
+        (("ab", "bc", "ca", "abc"), "one machine"),
+        (("ab", "bc", "ca", "abc"), "several machines"),
+        (("ab", "bc", "ca", "abc"), "url"),
+    ],
 )
 def test_on_a_new_store(
-    processes: Children,
+    request: pytest.FixtureRequest,
     data: Path,
     alone: Callable[..., dict[str, Any]],
     tmp_path: Path,
     models: tuple[str, ...],
-    locks: bool,
+    place: str,
 ) -> None:
     expected = alone(*sorted(set("".join(models))))
-    for attempt in range(4):
+    if place == "url":
+        url = f"{request.getfixturevalue('s3').url}/store"
+        caches = (tmp_path / f"cache{number}" for number in range(4))
+        function = "tests.store.remote:extract_on"
+        with children("tests.store.remote") as started:
+            jobs = zip(caches, models, strict=True)
+            started.succeed(*(Job(function, (c, data, list(names), url)) for c, names in jobs))
+        assert content(url) == expected
+        assert not check_store(url).damage
+        return
+    processes = request.getfixturevalue("processes")
+    for attempt in range(2):
         store = tmp_path / f"store{attempt}"
+        locks = place == "one machine"
         processes.succeed(*(extraction(data, names, store, locks=locks) for names in models))
         assert content(store) == expected
         require_tidy(store)
@@ -93,7 +106,7 @@ def test_no_model_is_lost_when_all_finish_at_once(
 ) -> None:
     """The models wait for each other before their only forward pass of the last shard."""
     expected = alone(*sorted(set(models)))
-    for attempt in range(20):
+    for attempt in range(6):
         store, go = tmp_path / f"store{attempt}", tmp_path / f"go{attempt}"
         processes.start(*(extraction(data, m, store, wait_for=go, locks=False) for m in models))
         wait_until(lambda: all((store / "models" / m / "model.json").exists() for m in models))  # noqa: B023
@@ -136,75 +149,7 @@ def test_a_reader_sees_one_state_after_another(
     assert content(store) == states[-1]
 
 
-@pytest.mark.parametrize("locks", [True, False], ids=["one machine", "several machines"])
-def test_unlabelled_folders_of_several_processes(
-    processes: Children,
-    data: Path,
-    alone: Callable[..., dict[str, Any]],
-    tmp_path: Path,
-    locks: bool,
-) -> None:
-    folders = [tiny.write_target(tmp_path / f"target{n}", 1000 * n) for n in range(3)]
-    expected = alone("a", unlabelled=tuple(folders))
-    for attempt in range(10):
-        store = tmp_path / f"store{attempt}"
-        processes.succeed(
-            *(extraction(data, "a", store, unlabelled=[f], locks=locks) for f in folders)
-        )
-        assert content(store) == expected
-        require_tidy(store)
-
-
-def test_unlabelled_images_added_at_the_critical_moment(
-    data: Path,
-    alone: Callable[..., dict[str, Any]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Another process adds its folder after this one has looked, before it writes."""
-    store = tmp_path / "store"
-    one = tiny.write_target(tmp_path / "one", 1000)
-    two = tiny.write_target(tmp_path / "two", 2000)
-    tiny.extract(data, ["a"], store)
-    write, calls = Manifest.write, []
-
-    def late(manifest: Manifest, path: Path) -> None:
-        calls.append(path)
-        if len(calls) == 1:
-            tiny.extract(data, ["a"], store, unlabelled=[str(two)])
-        write(manifest, path)
-
-    monkeypatch.setattr(Manifest, "write", late)
-    tiny.extract(data, ["a"], store, unlabelled=[str(one)])
-    assert len(calls) > 2
-    assert content(store) == alone("a", unlabelled=(one, two))
-
-
-def test_a_model_removed_at_the_critical_moment(
-    data: Path,
-    alone: Callable[..., dict[str, Any]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Another process removes a model after this one has listed it."""
-    store = tmp_path / "store"
-    tiny.extract(data, ["a", "b"], store)
-    calls: list[Path] = []
-
-    def early(path: Path) -> list[str]:
-        listed = registered_models(path)
-        calls.append(path)
-        if len(calls) == 1:
-            remove_models(store, ["b"])
-        return listed
-
-    with writing(store) as writer:
-        monkeypatch.setattr(store_writer, "registered_models", early)
-        writer.finish()
-    assert content(store) == alone("a")
-
-
-@pytest.mark.parametrize("moment", [3, 9, 14, 20, 27, 35, 44, 54])
+@pytest.mark.parametrize("moment", [9, 20, 35, 54])
 def test_one_of_them_is_killed(
     processes: Children,
     data: Path,
@@ -287,14 +232,3 @@ def test_maintenance_waits_for_a_writer(
     else:
         assert content(store) == alone("a", *("bc" if arguments[0] != "rm" else "c"))
         assert run("store", *command).code == 0
-
-
-def test_a_writer_waits_for_maintenance(processes: Children, data: Path, tmp_path: Path) -> None:
-    store = tmp_path / "store"
-    tiny.extract(data, ["a"], store)
-    before = tiny.files(store)
-    with writing(store, exclusive=True):
-        (outcome,) = processes.run(extraction(data, "b", store))
-    assert outcome.code == 2
-    assert "is being written by another process (process " in outcome.message
-    assert tiny.files(store) == before

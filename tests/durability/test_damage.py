@@ -1,4 +1,4 @@
-"""Damaged files: noticed by every reader in one line, named by a check, computed again."""
+"""Damaged stores: noticed by every reader in one line, named by a check, computed again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from tests.store.data import (
     flip,
     image,
     letters,
-    literal,
     nested,
     record,
     refusal,
@@ -35,8 +34,6 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import locked, npy_bytes
 from oodzoo.store.checking import check_store
-from oodzoo.store.contents import newest_table
-from oodzoo.store.documents import read_document, sealed, unsealed
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import ImageIndex
 from oodzoo.store.local import read_local, update_local
@@ -78,18 +75,13 @@ def refused(read: Read, *words: str) -> None:
 
 
 def readers(store: Path) -> dict[str, Read]:
-    """Open a store for writing, and use the features of a model in each possible way."""
-
-    def write() -> None:
-        with writing(store):
-            pass
+    """Use the features of a model in each possible way."""
 
     def gather() -> object:
         opened = FeatureStore(store)
         return opened.gather("m1", opened.images("day")[::-1], "features")
 
     return {
-        "writing": write,
         "features": lambda: FeatureStore(store).features("m1", "day"),
         "logits": lambda: FeatureStore(store).logits("m1", "day"),
         "blocks": lambda: list(FeatureStore(store).blocks("m1", "day", rows=2)),
@@ -102,7 +94,13 @@ def readers(store: Path) -> dict[str, Read]:
     }
 
 
-# --- documents -------------------------------------------------------------------------------
+def write(store: Path) -> Read:
+    def write() -> None:
+        with writing(store):
+            pass
+
+    return write
+
 
 DOCUMENTS = {
     "manifest": "manifest.json",
@@ -113,25 +111,22 @@ DOCUMENTS = {
 EACH = pytest.mark.parametrize("kind", DOCUMENTS)
 
 
-def verified(store: Path) -> dict[str, Read]:
-    """Read each document with its checksum, as long as the manifest is whole."""
-    known = read_manifest(store)
-    return {
-        "manifest": lambda: read_manifest(store),
-        "table": lambda: read_table(store, "00000", known.samples),
-        "index": lambda: ImageIndex.read(store, known.segments),
-        "list": lambda: read_list(store, store / "models/m1", known.models["m1"].shards),
-    }
-
-
 @EACH
 def test_a_flipped_bit_of_any_byte_of_a_document_is_noticed(small: Path, kind: str) -> None:
-    path, read = file_of(small, DOCUMENTS[kind]), verified(small)[kind]
+    """Each document is read with its checksum, as long as the manifest is whole."""
+    known = read_manifest(small)
+    reads: dict[str, Read] = {
+        "manifest": lambda: read_manifest(small),
+        "table": lambda: read_table(small, "00000", known.samples),
+        "index": lambda: ImageIndex.read(small, known.segments),
+        "list": lambda: read_list(small, small / "models/m1", known.models["m1"].shards),
+    }
+    path = file_of(small, DOCUMENTS[kind])
     content = path.read_bytes()
     for bit in range(0, 8 * len(content), 7):  # one or more of each byte
         path.write_bytes(content)
         flip(path, bit)
-        refused(read, str(small))
+        refused(reads[kind], str(small))
     refused(readers(small)["features"], "`oodzoo store ")
 
 
@@ -150,30 +145,6 @@ def put(store: Path, kind: str, content: bytes) -> None:
 
 
 @EACH
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"{", b"[]", b"\xff", b"null", b'{"schema": 2}', b'{"schema": NaN}'),
-        pytest.param(nested().encode(), id="nested"),
-        b'{"schema": 2, "models": -Infinity, "domains": 7, "shards": 7}',
-        b'{"schema": 2, "domains": NaN, "shards": [1]}',
-        b'{"schema": 2, "domains": [{"name": "d"}], "shards": [[1]]}',
-        b'{"schema": 2, "domains": [{"name": "d", "path": [""], "label": null}], "shards": [{}]}',
-    ],
-)
-def test_a_document_of_other_content_with_a_right_checksum(
-    small: Path, kind: str, content: bytes
-) -> None:
-    put(small, kind, content)
-    for name in ("features", "blocks", "gather"):
-        refused(readers(small)[name], f"{small}", "is damaged")
-    if kind in ("manifest", "table", "index"):
-        refused(readers(small)["writing"], f"{small}", "is damaged")
-    if kind == "manifest":
-        refused(readers(small)["features"], f"restore it with `oodzoo store check {small} --rep")
-
-
-@EACH
 @pytest.mark.parametrize(("schema", "advice"), [(3, "upgrade oodzoo"), (1, "extract into a new")])
 def test_another_schema(small: Path, tree: Tree, kind: str, schema: int, advice: str) -> None:
     content = json.loads(file_of(small, DOCUMENTS[kind]).read_bytes()) | {"schema": schema}
@@ -182,7 +153,7 @@ def test_another_schema(small: Path, tree: Tree, kind: str, schema: int, advice:
     if kind == "manifest":  # such a store is not repaired
         before = tree(small)
         refused(lambda: check_store(small, repair=True), advice)
-        refused(readers(small)["writing"], advice)
+        refused(write(small), advice)
         assert tree(small) == before
 
 
@@ -201,7 +172,7 @@ def test_a_document_that_is_missing_or_a_link(
     path.symlink_to(tmp_path / "outside")
     refused(readers(small)["features"], "" if kind == "manifest" else "is a symbolic link")
     if kind != "list":
-        refused(readers(small)["writing"])
+        refused(write(small))
     assert path.is_symlink()
     assert dangling or (tmp_path / "outside").read_bytes() == content
 
@@ -223,18 +194,23 @@ MODEL = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("change", "of_model"),
-    [*((change, False) for change in MANIFEST), *((change, True) for change in MODEL)],
-    ids=lambda value: str(value)[:40],
-)
-def test_a_manifest_of_other_fields(small: Path, change: dict[str, Any], of_model: bool) -> None:
-    rewrite(
-        small / "manifest.json",
-        lambda m: (m["models"]["m1"] if of_model else m).update(change),
-    )
-    for name in ("features", "writing"):
-        refused(readers(small)[name], "is damaged", str(small))
+def test_a_manifest_of_other_fields(small: Path) -> None:
+    whole = (small / "manifest.json").read_bytes()
+    changes: list[Callable[[Any], object]] = [lambda m, c=c: m.update(c) for c in MANIFEST]  # type: ignore[misc]
+    changes += [lambda m, c=c: m["models"]["m1"].update(c) for c in MODEL]  # type: ignore[misc]
+    for change in changes:
+        (small / "manifest.json").write_bytes(whole)
+        rewrite(small / "manifest.json", change)
+        for use in (readers(small)["features"], write(small)):
+            refused(use, "is damaged", str(small))
+    for name in ("../outside", "..", "/outside", "a/b", ".hidden", ""):
+        (small / "manifest.json").write_bytes(whole)
+        rewrite(
+            small / "manifest.json",
+            lambda m: m["models"].update({name: m["models"].pop("m1")}),  # noqa: B023
+        )
+        for use in (readers(small)["features"], write(small)):
+            refused(use, "cannot be the name of a folder")
 
 
 @pytest.mark.parametrize("name", ["models", "models/m1", "samples", "images", "models/m1/*feat*"])
@@ -247,48 +223,6 @@ def test_links_to_folders_and_features_are_not_followed(
     refused(readers(small)["features"], "is a symbolic link; a store contains none")
 
 
-@pytest.mark.parametrize("name", ["../outside", "..", "/outside", "a/b", ".hidden", ""])
-def test_a_model_outside_the_store(small: Path, tmp_path: Path, name: str) -> None:
-    shutil.copytree(small / "models/m1", tmp_path / "outside")
-
-    def rename(manifest: Any) -> None:
-        manifest["models"][name] = manifest["models"].pop("m1")
-
-    rewrite(small / "manifest.json", rename)
-    for use in ("features", "writing"):
-        refused(readers(small)[use], "cannot be the name of a folder")
-
-
-def test_other_manifests(small: Path, tmp_path: Path) -> None:
-    rewrite(small / "manifest.json", lambda m: m.update(table=None, samples=None))
-    refused(readers(small)["features"], "names no table of samples; restore it with `oodzoo store")
-    path = tmp_path / "manifest.json"
-    path.write_text('{"name": "my page"}')
-    for use in ("features", "writing"):
-        refused(readers(tmp_path)[use], f"'{path}' is not the manifest of a feature store")
-
-
-def test_documents_with_checksums(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text('{"schema": 2, "n": [1, 2]}')
-    for sha256 in (None, digest(path.read_bytes())):
-        assert read_document(path, "it", sha256, "redo it") == {"schema": 2, "n": [1, 2]}
-    document = {"b": [1, None, 0.1], "a": {"ü\n": "\udc80"}}
-    content = sealed(document)
-    found = json.loads(content)
-    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-    assert found["sha256"] == digest(text.encode(errors="backslashreplace"))
-    # the order of the keys and the white space do not matter
-    assert sealed(dict(reversed(document.items()))) == content
-    assert unsealed(json.loads(json.dumps(found, indent=4)), "it") == document
-    for other in (None, "", "0" * 64, 7, ["x"], content.decode()):
-        refused(lambda: unsealed(document | {"sha256": other}, "it"), "match its checksum")  # noqa: B023
-    refused(lambda: unsealed(document, "it"), "it is damaged: its content does not match its che")
-
-
-# --- a lost table, index or manifest ---------------------------------------------------------
-
-
 @pytest.mark.parametrize("damage", ["flip", "nested", "missing"])
 def test_a_damaged_table(small: Path, damage: str) -> None:
     path = small / "samples/00000.json"
@@ -298,13 +232,9 @@ def test_a_damaged_table(small: Path, damage: str) -> None:
         path.write_text(nested())
     else:
         path.unlink()
-    manifest = read_manifest(small)
-    for attempt in (lambda: newest_table(small, manifest), lambda: fill(small, letters(day="a"))):
-        refused(attempt, f"`oodzoo store sync {small} DATA`")
-    assert newest_table(small, manifest, lost=True) == ("00000", None)
+    refused(lambda: fill(small, letters(day="a")), f"`oodzoo store sync {small} DATA`")
     with writing(small, without_table=True) as writer:
-        assert writer.table_lost
-        assert writer.table == SampleTable([])
+        assert (writer.table_lost, writer.table) == (True, SampleTable([]))
         writer.set_table(letters(day="abcde", night="fghi"))
         writer.finish()
     assert read_manifest(small).table == "00001"
@@ -318,33 +248,8 @@ def test_a_store_that_lost_its_manifest_is_not_begun_anew(small: Path) -> None:
         lambda: FeatureStore(small),
         lambda: prune_store(small),
     ):
-        assert refusal(attempt) == (
-            f"the store '{small}' has lost its manifest.json; remove damaged files with "
-            f"`oodzoo store check {small} --repair`, then rerun `oodzoo extract`"
-        )
+        refused(attempt, f"'{small}' has lost its manifest.json", f"check {small} --repair`")
     assert not (small / "manifest.json").exists()
-
-
-@pytest.mark.parametrize("others", ["xy", "f", "fgx", "fx", "wxyz"])
-def test_the_number_of_a_lost_segment_may_be_used_again(tmp_path: Path, others: str) -> None:
-    """The records of the old one have rows of other images, often as many: they do not count."""
-    store = tmp_path / "store"
-    fill(store, letters(day="abcde"), "m1", "m2")
-    fill(store, letters(day="abcdefg"), "m1", "m2")
-    (store / "images/00001.json").unlink()
-    with writing(store) as writer:
-        writer.set_table(letters(day="abcde" + others))
-        writer.add_images()
-        assert writer.index.shards["00001-00000"] == [image(name) for name in others]
-        assert list(writer.records("m1")) == list(writer.records("m2")) == ["00000-00000"]
-        writer.add_model("m1", record())
-        assert compute(writer, "m1") == 1
-        assert writer.finish() == ["m2"]
-    assert require_right(store).models == ("m1",)
-    fill(store, letters(day="abcde" + others), "m2")
-    assert require_right(store).models == ("m1", "m2")
-    expected = {image(name) for name in "abcde" + others}
-    assert set(literal(store, "m1")) == set(literal(store, "m2")) == expected
 
 
 @pytest.mark.parametrize("order", ["same", "other"])
@@ -374,21 +279,6 @@ def test_the_images_of_a_lost_segment_come_again(tmp_path: Path, order: str) -> 
     assert require_right(store).models == ("m1", "m2")
 
 
-def test_a_lost_segment_after_images_have_moved(tmp_path: Path) -> None:
-    """Rows must not be assigned to the images of a new segment of the same name."""
-    store = fill(tmp_path / "s", letters(day="abc", night="def"), "m")
-    with writing(store, exclusive=True) as writer:
-        writer.set_table(letters(day="def", night="abc"))
-        writer.finish()
-    flip(store / "images/00000.json", 99)
-    check_store(store, repair=True)
-    fill(store, letters(day="def", night="abc"), "m")
-    require_right(store)
-
-
-# --- records and lists of shards -------------------------------------------------------------
-
-
 def records(folder: Path) -> list[Shard]:
     found = [read_record(path) for path in record_files(folder)]
     return [record for record in found if record is not None]
@@ -399,78 +289,44 @@ def put_list(store: Path, model: str, shards: list[Shard]) -> None:
     rewrite(store / "manifest.json", lambda m: m["models"][model].update(shards=sha256))
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
+def test_a_list_that_does_not_match_the_index_is_refused(small: Path) -> None:
+    first, *others = records(small / "models/m1")
+    fields: list[dict[str, Any]] = [
         *({"shard": name} for name in ("00000-00007", "00009-00000", "", "00000-00001")),
         *({"images": digest} for digest in ("", image("x")[:16])),
         {"logits": None},
         *({"absent": {at: why}} for at, why in ((5, None), (5, "cut"), (-1, None), (10**30, None))),
-    ],
-    ids=str,
-)
-def test_a_list_that_does_not_match_the_index_is_refused(
-    small: Path, fields: dict[str, object]
-) -> None:
-    first, *others = records(small / "models/m1")
-    put_list(small, "m1", [replace(first, **fields), *others])
-    where = f"the store '{small}' is damaged: the shard '{fields.get('shard', first.shard)}' of m"
-    for name, read in readers(small).items():
-        if name != "writing":
+    ]
+    for change in fields:
+        put_list(small, "m1", [replace(first, **change), *others])
+        name = change.get("shard", first.shard)
+        where = f"the store '{small}' is damaged: the shard '{name}' of m"
+        for read in readers(small).values():
             refused(read, where, f"`oodzoo store check {small} --repair`")
     expected = values("m2", map(image, "abcde"))
     np.testing.assert_array_equal(FeatureStore(small).features("m2", "day"), expected)
 
 
-@pytest.mark.parametrize("absent", [{}, {0: None, 1: None}])
-def test_a_list_of_another_number_of_rows_is_refused(
-    tmp_path: Path, absent: dict[int, str | None]
-) -> None:
-    store = fill(tmp_path, letters(day="abc"), "m", undecodable=[image("b")])
-    (shard,) = records(store / "models/m")
-    assert shard.absent == {1: "cannot be decoded"}
-    put_list(store, "m", [replace(shard, absent=absent)])
-    for output, width in (("features", 3), ("logits", 2)):
-        refused(
-            lambda: FeatureStore(store).gather("m", [image("c")], output),  # noqa: B023
-            f"contains float32 (2, {width}) instead of",
-            "--repair`",
-        )
-
-
-@pytest.mark.parametrize("change", [{"feature_dim": 4}, {"n_logits": 3}, {"dtype": "float16"}])
-def test_a_model_of_another_width_is_refused(small: Path, change: dict[str, object]) -> None:
-    rewrite(small / "manifest.json", lambda m: m["models"]["m1"].update(change))
-    output = "logits" if "n_logits" in change else "features"
-    refused(readers(small)[output], "contains float32", "instead of", "--repair`")
-    rewrite(small / "manifest.json", lambda m: m["models"]["m1"].update(n_logits=None))
-    refused(readers(small)["features"], "'m1' does not match the index; ")
-
-
-@pytest.mark.parametrize("name", ["../../../x.npy", "/x.npy", "model.json", "x/{}"])
-@pytest.mark.parametrize("output", ["features", "logits"])
-def test_a_list_or_record_that_names_files_elsewhere(small: Path, name: str, output: str) -> None:
+def test_a_list_or_record_that_names_files_elsewhere(small: Path) -> None:
     folder = small / "models/m1"
     first, *others = records(folder)
     shutil.copy(folder / first.features.file, small.parent / "x.npy")
-    file = first.files[output]
-    name = name.format(file.file)
-    moved = replace(first, **{output: replace(file, file=name)})
-    put_list(small, "m1", [moved, *others])
-    refused(readers(small)["features"], f"names '{name}' as a file")
-    record_file(folder, first.shard).write_bytes(moved.content)
-    assert read_record(record_file(folder, first.shard)) is None
+    for output in ("features", "logits"):
+        file = first.files[output]
+        for name in ("../../../x.npy", "/x.npy", "model.json", f"x/{file.file}", f"{file.file}\n"):
+            moved = replace(first, **{output: replace(file, file=name)})
+            put_list(small, "m1", [moved, *others])
+            refused(readers(small)["features"], "as a file")
+            record_file(folder, first.shard).write_bytes(moved.content)
+            assert read_record(record_file(folder, first.shard)) is None
 
 
 @pytest.mark.parametrize(
     "fields",
     [
-        *({"features": value} for value in (None, 7, {"file": "model.json"})),
+        *({"features": value} for value in (None, {"file": "model.json"})),
         *({"shard": name} for name in ("00000-00004", "../00000-00000")),
-        *({"absent": value} for value in ({"x": None}, [1])),
-        *({"images": value} for value in (7, "0" * 16)),
-        *({"model": value} for value in (None, "0" * 16)),
-        *({"sha256": value} for value in (None, "", "0" * 64, 7)),
+        *({"absent": {"x": None}}, {"model": "0" * 16}, {"images": "0" * 16}, {"sha256": "0" * 64}),
     ],
     ids=str,
 )
@@ -481,8 +337,6 @@ def test_a_record_of_something_else_does_not_count(small: Path, fields: dict[str
         path.write_text(json.dumps(json.loads(path.read_text()) | fields))
     else:
         rewrite(path, lambda document: document.update(fields))
-    if not any(value == "0" * 16 for value in fields.values()):
-        assert read_record(path) is None
     file_of(small, "models/m1/shards.*.json").unlink()
     with writing(small) as writer:
         assert list(writer.records("m1")) == ["00000-00001"]
@@ -501,9 +355,6 @@ def test_a_flipped_bit_of_any_byte_of_a_record_is_noticed(small: Path) -> None:
         path.write_bytes(content)
         flip(path, bit)
         assert read_record(path) is None
-
-
-# --- files of features -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("output", ["features", "logits"])
@@ -527,41 +378,27 @@ def test_every_flipped_bit_of_features_is_refused(small: Path, output: str) -> N
 
 def opened(folder: Path, content: bytes) -> np.ndarray[Any, Any]:
     """Open bytes as a file of a shard with a right checksum."""
-    folder.mkdir(exist_ok=True)
     (folder / "a.npy").write_bytes(content)
     file = ShardFile("a.npy", digest(content), checksum(content))
     return open_shard(folder, folder / "a.npy", file, (4, 3), "float32")
 
 
-PLAIN = npy_bytes(np.arange(12, dtype=np.float32).reshape(4, 3))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        *(
-            (npy_bytes(np.zeros(shape, dtype)), "instead of float32 (4, 3)")
-            for shape, dtype in (
-                *(((4, 4), "f4"), ((3, 3), "f4"), (12, "f4")),
-                *(((4, 3), "f8"), ((4, 3), ">f4"), ((4, 3), "i4")),
-            )
-        ),
-        (PLAIN.replace(b"'<f4'", b"'|O' "), "is damaged"),
-        (PLAIN.replace(b"'fortran_order': False", b"'fortran_order': True "), "is damaged"),
-        (PLAIN[:6] + b"\x03" + PLAIN[7:], "is damaged"),
-        *((content, "is damaged") for content in (b"", b"\x93NUMPY", bytes(range(256)))),
-    ],
-)
-def test_other_arrays_with_a_right_checksum(tmp_path: Path, content: bytes, message: str) -> None:
-    """An array of objects, a Fortran order, another version or garbage: never interpreted."""
-    refused(lambda: opened(tmp_path, content), message, "--repair`")
-
-
-def test_every_flipped_bit_of_a_header_with_a_right_checksum(tmp_path: Path) -> None:
+def test_other_arrays_with_a_right_checksum(tmp_path: Path) -> None:
     """The writer of the checksum may have read a damaged file: nothing but the array is given."""
-    expected = opened(tmp_path, PLAIN)
+    plain = npy_bytes(np.arange(12, dtype=np.float32).reshape(4, 3))
+    expected = opened(tmp_path, plain)
+    for shape, dtype in (((4, 4), "f4"), ((3, 3), "f4"), (12, "f4"), ((4, 3), "f8")):
+        content = npy_bytes(np.zeros(shape, dtype))
+        refused(lambda: opened(tmp_path, content), "instead of float32 (4, 3)", "--rep")  # noqa: B023
+    for content in (
+        plain.replace(b"'<f4'", b"'|O' "),
+        plain.replace(b"'fortran_order': False", b"'fortran_order': True "),
+        plain[:6] + b"\x03" + plain[7:],
+        *(b"", b"\x93NUMPY", bytes(range(256))),
+    ):
+        refused(lambda: opened(tmp_path, content), "is damaged", "--repair`")  # noqa: B023
     for bit in range(8 * 128):
-        (tmp_path / "a.npy").write_bytes(PLAIN)
+        (tmp_path / "a.npy").write_bytes(plain)
         flip(tmp_path / "a.npy", bit)
         content = (tmp_path / "a.npy").read_bytes()
         message = refusal(lambda: opened(tmp_path, content))  # noqa: B023
@@ -570,42 +407,18 @@ def test_every_flipped_bit_of_a_header_with_a_right_checksum(tmp_path: Path) -> 
             np.testing.assert_array_equal(opened(tmp_path, content), expected)
 
 
-def test_features_that_are_cut_missing_or_a_folder(small: Path) -> None:
-    path = file_of(small, "models/m1/00000-00000.features.*.npy")
-    content = path.read_bytes()
-    for size in (0, 1, 127, 128, len(content) - 1):
-        path.write_bytes(content[:size])
-        refused(readers(small)["features"], f"{path.name}' is damaged (", "`oodzoo store check")
-    path.unlink()
-    assert not FeatureStore(small).is_complete()
-    refused(readers(small)["features"], f"{path.name}' is missing; ", "--repair`")
-    path.mkdir()
-    refused(readers(small)["features"], "is damaged")
+def test_damaged_facts_count_as_none(small: Path) -> None:
+    for content in (
+        *(b"", b"7", b"[1]", b"\xff", nested().encode(), b'{"seconds": NaN}', b'{"seconds": -1}'),
+        *(b'{"seconds": 1e16}', b'{"milliseconds_per_image": "fast"}', b'{"images": 1.5}'),
+        *(b'{"milliseconds_per_image": -1.0}', b'{"source": {"a": 1}}', b'{"folder": ["a"]}'),
+    ):
+        (small / "models/m1/local.json").write_bytes(content)
+        assert read_local(small, "m1") == {}
+        assert FeatureStore(small).milliseconds_per_image("m1") is None
+        update_local(small, "m1", {"images": 9})
+        assert read_local(small, "m1") == {"images": 9}
 
-
-# --- facts of a model ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"{not json", b"7", b"null", b"[1]", b"\xff", b'"ab"', nested().encode()),
-        *(b'{"seconds": %s}' % value for value in (b"NaN", b"Infinity", b"-1", b"1e16", b"null")),
-        *(b'{"milliseconds_per_image": %s}' % value for value in (b"1e300", b'"fast"', b"-1.0")),
-        *(b'{"images": %s}' % value for value in (b"[1]", b'"many"', b"1.5")),
-        *(b'{"source": {"a": 1}}', b'{"folder": ["a"]}'),
-    ],
-    ids=lambda content: content[:30].decode(errors="replace"),
-)
-def test_damaged_facts_count_as_none(small: Path, content: bytes) -> None:
-    (small / "models/m1/local.json").write_bytes(content)
-    assert read_local(small, "m1") == {}
-    assert FeatureStore(small).milliseconds_per_image("m1") is None
-    update_local(small, "m1", {"images": 9})
-    assert read_local(small, "m1") == {"images": 9}
-
-
-# --- check and repair ------------------------------------------------------------------------
 
 FILES = 15
 """The manifest, the table, a segment, two descriptions of models, two lists of shards, and the
@@ -619,7 +432,6 @@ def flip_near_the_end(path: Path) -> None:
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "flip": flip_near_the_end,
     "cut": lambda path: path.write_bytes(path.read_bytes()[:-10]),
-    "empty": lambda path: path.write_bytes(b""),
     "remove": lambda path: path.unlink(),
 }
 KINDS = {
@@ -637,20 +449,6 @@ KINDS = {
 def require_sound(store: Path) -> None:
     found = check_store(store)
     assert (found.damage, found.unfinished) == ((), ())
-
-
-def test_a_sound_store(tiny_store: Path, tree: Tree) -> None:
-    before = tree(tiny_store)
-    seen: list[tuple[int, int]] = []
-    found = check_store(tiny_store, progress=lambda *done: seen.append(done))
-    assert (found.files, found.damage, found.unfinished) == (FILES, (), ())
-    assert seen == [(n, FILES) for n in range(1, FILES + 1)]
-    assert check_store(tiny_store, repair=True) == found
-    assert tree(tiny_store) == before
-    with writing(tiny_store) as writer:
-        writer.add_model("begun", record())
-    found = check_store(tiny_store)
-    assert (found.files, found.damage, found.unfinished) == (FILES + 1, (), ("begun",))
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -673,9 +471,8 @@ def test_damage_is_named_and_repaired(
     if kind == "table":
         assert "oodzoo store sync" in again[0].problem
         assert sync_store(tiny_store, images) == Changes(added=18, table_lost=True)
-    elif kind in ("features", "logits", "model", "list", "record"):
+    elif kind not in ("manifest", "segment"):
         assert FeatureStore(tiny_store).models in (("b",), ("a", "b"))
-        assert len(oodzoo.rank(tiny_store).rows) >= 1
     done = tiny.extract(images, ["a", "b"], tiny_store)
     assert done.shards == (kind in ("features", "logits") or (kind == "record" and done.shards))
     prune_store(tiny_store, cache=True)
@@ -687,45 +484,27 @@ def test_damage_is_named_and_repaired(
     require_sound(tiny_store)
 
 
-def test_everything_lost_is_computed_again(tiny_store: Path, images: Path, tree: Tree) -> None:
-    whole = tree(tiny_store)
-    for path in tiny_store.rglob("*.npy"):
-        flip_near_the_end(path)
-    assert len(check_store(tiny_store, repair=True).damage) == 8
-    assert tiny.extract(images, ["a", "b"], tiny_store).shards == 4
-    assert tree(tiny_store) == whole
-    file_of(tiny_store, KINDS["features"]).unlink()  # without a repair, too
-    assert tiny.extract(images, ["a", "b"], tiny_store).shards == 1
-    assert tree(tiny_store) == whole
-
-
-@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
-def test_a_damaged_cache(tiny_store: Path, damage: str) -> None:
+def test_a_damaged_cache(tiny_store: Path, tmp_path: Path) -> None:
     before = oodzoo.rank(tiny_store).to_dict()
     files = sorted((tiny_store / "cache").rglob("*.npz"))
     assert check_store(tiny_store).files == FILES + len(files)
-    DAMAGES[damage](files[0])
+    DAMAGES["cut"](files[0])
     (found,) = check_store(tiny_store).damage
     assert found.path == files[0].relative_to(tiny_store).as_posix()
     assert "does not match its checksum" in found.problem
     assert oodzoo.rank(tiny_store).to_dict() == before
     require_sound(tiny_store)
-    DAMAGES[damage](files[0])
+    DAMAGES["flip"](files[0])
     check_store(tiny_store, repair=True)
     assert not files[0].exists()
     require_sound(tiny_store)
-
-
-def test_a_cache_behind_a_link_is_neither_read_nor_written(
-    tiny_store: Path, tmp_path: Path
-) -> None:
-    best = oodzoo.rank(tiny_store).best
+    # behind a link it is neither read nor written
     outside = (tiny_store / "cache").rename(tmp_path / "outside")
     files = [path for path in outside.rglob("*") if path.is_file()]
     for path in files:
         path.write_bytes(b"not of this store")
     (tiny_store / "cache").symlink_to(outside)
-    assert oodzoo.rank(tiny_store).best == best
+    assert oodzoo.rank(tiny_store).to_dict() == before
     assert {path.read_bytes() for path in files} == {b"not of this store"}
     assert [path for path in outside.rglob("*") if path.is_file()] == files
     require_sound(tiny_store)
@@ -743,16 +522,6 @@ def test_other_commands_do_not_hide_damage(tiny_store: Path, images: Path) -> No
     (images / "night/cat/0.png").unlink()
     sync_store(tiny_store, images)
     refused(lambda: prune_store(tiny_store), "is damaged")  # its rows are not copied
-
-
-def test_links_are_damage(tiny_store: Path, tmp_path: Path) -> None:
-    file = file_of(tiny_store, KINDS["features"])
-    file.rename(tmp_path / "outside.npy")
-    file.symlink_to(tmp_path / "outside.npy")
-    (found,) = check_store(tiny_store, repair=True).damage
-    assert "is a symbolic link" in found.problem
-    assert (tmp_path / "outside.npy").is_file()
-    assert not file.is_symlink()
 
 
 def test_files_that_cannot_be_read_now_are_not_removed(
