@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -29,25 +28,6 @@ def images(sizes: dict[tuple[str, str], int], per_group: int = 0) -> list[Sample
     if not per_group:
         return samples
     return [s._replace(group=f"g{at // per_group}") for at, s in enumerate(samples)]
-
-
-@given(SIZES, st.integers(0, 200))
-def test_shares(sizes: dict[tuple[str, str], int], extra: int) -> None:
-    n = len(sizes) + extra
-    shares = apportion(sizes, n)
-    assert shares.keys() == sizes.keys()
-    assert sum(shares.values()) == min(n, sum(sizes.values()))
-    assert all(1 <= shares[cell] <= sizes[cell] for cell in sizes)
-    # who is larger never gets less
-    ordered = sorted(sizes, key=lambda cell: sizes[cell])
-    assert all(
-        shares[small] <= shares[large]
-        for small, large in pairwise(ordered)
-        if sizes[small] < sizes[large]
-    )
-    # and nobody loses by a larger sample
-    more = apportion(sizes, n + 1)
-    assert all(more[cell] >= shares[cell] for cell in sizes)
 
 
 @given(
@@ -79,15 +59,6 @@ def test_samples(
     shuffle.shuffle(mixed)  # type: ignore[attr-defined]
     again = {mixed[at] for at in stratified_sample(mixed, n, seed)}
     assert again == {samples[at] for at in chosen}
-
-
-@pytest.mark.parametrize("n", [-1, 0, 3])
-def test_too_small_a_sample(n: int) -> None:
-    samples = images({("a", "x"): 5, ("a", "y"): 5, ("b", "x"): 5, ("b", "y"): 1})
-    with pytest.raises(
-        InputError, match=f"a sample of {n} images is too small: there are 4 combinations"
-    ):
-        stratified_sample(samples, n)
 
 
 # --- numbers and several labels -------------------------------------------------------------------

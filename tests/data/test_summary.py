@@ -147,11 +147,11 @@ def test_rows(mixed: Path) -> None:
     night = DomainSummary(
         "night", 4, 2, ClassCount("dog", 1), ClassCount("cat", 3), pytest.approx(15),
         sizes["night"], unreadable=0, copies=1, shared=1, width=Extent(40, 40, 50),
-        height=Extent(31, 31, 90), greyscale=0, formats={"PNG": 4}, modes={"RGB": 4},
+        height=Extent(31, 32, 90), greyscale=0, formats={"PNG": 4}, modes={"RGB": 4},
     )  # fmt: skip
     total = DomainSummary(
         "all", 9, 2, ClassCount("dog", 3), ClassCount("cat", 6), None, sum(sizes.values()),
-        unreadable=1, copies=1, shared=2, width=Extent(40, 40, 80), height=Extent(10, 32, 90),
+        unreadable=1, copies=1, shared=2, width=Extent(40, 45, 80), height=Extent(10, 32, 90),
         greyscale=12.5, formats={"PNG": 7, "JPEG": 1}, modes={"RGB": 7, "L": 1},
     )  # fmt: skip
     assert (*summary.domains, summary.total) == (day, night, total)

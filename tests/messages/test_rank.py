@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.ranking.data import simulate_models
 from tests.ranking.test_tasks import models
 
@@ -164,41 +162,3 @@ def test_constraints_that_cannot_be_met() -> None:
             refused(
                 rf"^{name} must be.*got {re.escape(repr(value))}$", Constraints, **{name: value}
             )
-
-
-FACTS = st.builds(
-    Facts,
-    st.just(8),
-    st.none() | st.integers(1, 9),
-    st.none() | st.integers(1, 9),
-    st.none() | st.sampled_from(["mit", "bsd"]),
-)
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    facts=st.dictionaries(st.sampled_from("abcdef"), FACTS, min_size=1),
-    max_ms=st.none() | st.integers(1, 9),
-    max_parameters=st.none() | st.integers(1, 9),
-    licence=st.none() | st.sampled_from(["mit", "bsd", "*"]),
-)
-def test_kept_are_those_that_meet_all(
-    facts: dict[str, Facts],
-    max_ms: float | None,
-    max_parameters: float | None,
-    licence: str | None,
-) -> None:
-    expected = [
-        model
-        for model, f in facts.items()
-        if (max_ms is None or (f.milliseconds is not None and f.milliseconds <= max_ms))
-        and (max_parameters is None or (f.parameters or 99) <= max_parameters)
-        and (licence is None or (f.licence is not None and licence in ("*", f.licence)))
-    ]
-    constraints = Constraints(max_ms, max_parameters, licence)
-    if expected:
-        kept, dropped = apply(Described(facts), constraints)
-        assert list(kept) == expected
-        assert set(dropped) == set(facts) - set(expected)
-    else:
-        refused("no model meets", apply, Described(facts), constraints)

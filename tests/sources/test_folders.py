@@ -11,8 +11,6 @@ from tests.s3 import Bucket
 from oodzoo import ImageDomains, InputError
 from oodzoo.core.remote.location import Url
 from oodzoo.data.listing import Issue, Sample
-from oodzoo.data.sources.base import Options
-from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.folder import images_below, list_images
 
 WriteImage = Callable[[Path], Path]
@@ -112,26 +110,6 @@ def test_links_out_of_the_data_are_followed_only_if_asked(
 
 
 # --- folders of classes ---------------------------------------------------------------------------
-
-
-def test_a_folder_of_classes_is_one_domain_with_its_name(
-    photos: Path, write_image: WriteImage
-) -> None:
-    write_image(photos / "day/loose.png")
-    listing = open_source(str(photos / "day"), Options(classes=CLASSES))
-    assert {(s.domain, s.label, s.path) for s in listing.samples} == {
-        ("day", label, f"{label}/{name}.png") for label in CLASSES for name in "12"
-    }
-    assert listing.files[0].read() == (photos / "day" / listing.samples[0].path).read_bytes()
-    assert "1 image outside any class folder" in str(listing.issues[0])
-    domains = open_source(str(photos), Options(classes=CLASSES))
-    assert {s.domain for s in domains.samples} == {"day", "night"}
-    memory = pytest.importorskip("fsspec").filesystem("memory")
-    memory.put(str(photos / "night"), "/by-class/night", recursive=True)
-    remote = open_source("memory://by-class/night", Options(classes=CLASSES))
-    assert sorted((s.domain, s.label) for s in remote.samples) == sorted(
-        [("night", label) for label in CLASSES] * 2
-    )
 
 
 # --- buckets --------------------------------------------------------------------------------------

@@ -127,17 +127,6 @@ def test_columns_of_other_names(kind: str, photos: Path, tmp_path: Path) -> None
     assert sorted({s.group for s in other if s.group}) == ["g0", "g1", "g2", "g3"]
 
 
-@every_table
-def test_integers_are_names(kind: str, photos: Path, tmp_path: Path) -> None:
-    given = columns_of(ImageDomains(photos))
-    given["label"] = [int(label == "cat") for label in given["label"]]
-    given["domain"] = [7 + (domain == "day") for domain in given["domain"]]
-    given["group"] = [None, *range(7)]
-    data = ImageDomains(TABLES[kind](given, tmp_path))
-    assert (data.domains, data.classes) == (("7", "8"), ("0", "1"))
-    assert {s.group for s in data} == {None, *map(str, range(7))}
-
-
 N = 12
 DOMAINS = ["day" if at % 2 else "night" for at in range(N)]
 AGES = [20.5 + 3.25 * at for at in range(N)]

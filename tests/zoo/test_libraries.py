@@ -7,13 +7,12 @@ import json
 import shutil
 import sys
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.text_models import WORDS, save_text_model, sentence_transformers
+from tests.text_models import WORDS, save_text_model
 from tests.zoo.data import CROP, HUBCONF, NETS, SQUASH, VIT, noise, save_checkpoint
 
 from oodzoo.core.errors import InputError
@@ -246,13 +245,11 @@ def published(torch: Any, kind: str, weights: dict[str, Any]) -> dict[str, Any]:
         return {prefix + key: value for key, value in tensors.items()}
 
     return {
-        "plain": weights,
         "IMAGENET1K_V1": weights,
         "swav": named("module.", backbone | {"prototypes.weight": three}),
         "moco": extra | {"state_dict": {"module.queue": three}
             | named("module.encoder_q.", backbone | {"fc.0.weight": three})
             | named("module.encoder_k.", other | {"fc.0.weight": three})},
-        "insdis": {"model": named("module.encoder.", backbone | {"fc.weight": three})},
         "robustness": extra | {"model": {"module.normalizer.new_mean": three}
             | named("module.model.", weights)
             | {"module.attacker.normalize.new_mean": three}
@@ -260,13 +257,13 @@ def published(torch: Any, kind: str, weights: dict[str, Any]) -> dict[str, Any]:
     }[kind]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["plain", "swav", "moco", "insdis", "robustness", "IMAGENET1K_V1"])
+@pytest.mark.parametrize("kind", ["swav", "moco", "robustness", "IMAGENET1K_V1"])
 def test_weights_in_a_published_checkpoint_are_loaded(
     torchvision: Any, torch: Any, tmp_path: Path, monkeypatch: Any, kind: str
 ) -> None:
     torch.manual_seed(1)
     reference = torchvision.models.resnet18().eval()
-    local = kind in ("plain", "moco")
+    local = kind == "moco"
     name = "w.pth.tar" if kind != "IMAGENET1K_V1" else "resnet18-f37072fd.pth"
     folder = tmp_path if local else tmp_path / "hub" / "checkpoints"
     folder.mkdir(parents=True, exist_ok=True)
@@ -279,7 +276,7 @@ def test_weights_in_a_published_checkpoint_are_loaded(
     found, batch = run(torch, model)
     features, logits = input_of(reference, "fc", x=batch)
     close(found.features, features)
-    if kind in ("plain", "robustness", "IMAGENET1K_V1"):
+    if kind in ("robustness", "IMAGENET1K_V1"):
         close(found.logits, logits)
     else:
         assert found.logits is None
@@ -484,23 +481,3 @@ def test_identity_precision_and_inputs_of_text_models(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=words):
             load(source, **fields)
-
-
-def test_no_progress_bars(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    sentence_transformers()
-    bars: Any = import_module("transformers.utils.logging")
-    downloads: Any = import_module("huggingface_hub.utils")
-    save_text_model(tmp_path / "text")
-    before = downloads.are_progress_bars_disabled()
-    bars.enable_progress_bar()
-    capfd.readouterr()
-    try:
-        for show in (downloads.enable_progress_bars, downloads.disable_progress_bars):
-            show()
-            state = downloads.are_progress_bars_disabled()
-            load(f"sentence-transformers/{tmp_path}/text")
-            assert capfd.readouterr().err == ""
-            assert bars.is_progress_bar_enabled()
-            assert downloads.are_progress_bars_disabled() == state
-    finally:
-        (downloads.disable_progress_bars if before else downloads.enable_progress_bars)()

@@ -15,9 +15,7 @@ from tests.zoo.small_onnx import PLAIN, SIZE, Writer, convolutions, require_conv
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.model import Trainable
-from oodzoo.zoo.onnx_folding import NEWEST_OPSET, folded_graph
-from oodzoo.zoo.onnx_graph import computes_in_half, node_inputs, opset
-from oodzoo.zoo.preprocessing import square
+from oodzoo.zoo.onnx_graph import computes_in_half, node_inputs
 from oodzoo.zoo.sources import load_trainable
 
 onnx = require_converter()
@@ -228,33 +226,6 @@ def test_slices(limits: list[list[int]], tmp_path: Path) -> None:
 
 
 # --- graphs: what a conversion starts from, which its outputs do not show -------------------------
-
-
-def test_a_folded_graph(tmp_path: Path) -> None:
-    writer = Writer(onnx)
-    convolutions(writer)
-    writer.constant("codes", np.arange(36, dtype=np.uint8).reshape(6, 6))
-    writer.add("Cast", "codes", "matrix", to=1)
-    writer.add("MatMul", "flat matrix", "hidden")
-    writer.add("Shape", "hidden", "shape")
-    writer.add("Reshape", "hidden shape", "again")
-    writer.add("MatMul", "again matrix", "features")
-    spec = writer.write(tmp_path / "net.onnx", opset=18)
-    preprocessing = square(SIZE, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    proto, outputs, reference = folded_graph(onnx, [spec, spec], preprocessing)
-    graph = proto.graph
-    assert not {"Cast", "Shape"} & {node.op_type for node in graph.node}
-    assert outputs == [0, 0]
-    assert opset(proto) == NEWEST_OPSET
-    assert opset(onnx.load_model_from_string(reference)) == 18
-    assert len({node.name for node in graph.node}) == len(graph.node)
-    assert [value.name for value in (*graph.input, *graph.output)] == ["input", "features"]
-    known = {tensor.name for tensor in graph.initializer}
-    used = [name for node in graph.node for name in node.input if name in known]
-    assert len(set(used)) == len(used), "two nodes share a weight"
-    writer.add("Gelu", "flat", "newer")  # an operator without an older form
-    spec = writer.write(tmp_path / "net.onnx", ("newer",), opset=20)
-    assert opset(folded_graph(onnx, [spec], preprocessing)[0]) == 20
 
 
 def test_inputs_of_subgraphs_count() -> None:

@@ -64,7 +64,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Insta
 
     def installed(name: str, points: dict[str, str], module: str = "") -> None:
         """Put a distribution with entry points and a module into the folder."""
-        about = tmp_path / f"{name}-1.5.dist-info"
+        about = tmp_path / f"{name.replace('-', '_')}-1.5.dist-info"
         about.mkdir(parents=True)
         (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
         lines = [f"{kind} = {value}" for kind, value in points.items()]
