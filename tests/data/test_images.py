@@ -245,7 +245,8 @@ def test_memory_that_decoding_may_need(
 ) -> None:
     """Also of an image that is turned."""
     side = 150
-    options: dict[str, Any] = {"WEBP": {"lossless": True}, "GIF": {"transparency": 0}}.get(kind, {})
+    every: dict[str, dict[str, Any]] = {"WEBP": {"lossless": True}, "GIF": {"transparency": 0}}
+    options = every.get(kind, {})
     content = encoded(Image.new(mode, (side, side)), kind, exif=turned(), **options)
     limit = side * (side * per_pixel + 24)
     monkeypatch.setenv("OODZOO_IMAGE_MEMORY", str(limit))
@@ -304,7 +305,7 @@ def test_lack_of_memory_is_transient(tmp_path: Path) -> None:
     padded.write_bytes(content)
     with padded.open("ab") as file:
         file.truncate(100_000_000)
-    command = [sys.executable, "-c", LITTLE_MEMORY, small, large, padded]
+    command = [sys.executable, "-c", LITTLE_MEMORY, *map(str, (small, large, padded))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "not enough memory True\n" * 2
 

@@ -54,8 +54,8 @@ def test_dates_in_usual_forms() -> None:
         "2019:07:31 10:00:00", "2019-07-31T10:00:00Z",
     ):  # fmt: skip
         assert read_dates([text, None]) == [date(2019, 7, 31), None]
-    for text in ("summer", "12", "2019", "31.07.2019", "1234-05-06", "2019-13-01", None):
-        assert read_dates([text, None]) is None
+    for other in ("summer", "12", "2019", "31.07.2019", "1234-05-06", "2019-13-01", None):
+        assert read_dates([other, None]) is None
 
 
 # --- candidates -----------------------------------------------------------------------------------

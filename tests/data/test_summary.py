@@ -6,6 +6,7 @@ import json
 import shutil
 import statistics
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,13 +140,14 @@ def test_rows(mixed: Path) -> None:
     sizes = {path.name: 0 for path in mixed.iterdir()}
     for path in mixed.rglob("*.*"):
         sizes[path.relative_to(mixed).parts[0]] += path.stat().st_size
+    shift: Any = pytest.approx(15)
     day = DomainSummary(
-        "day", 5, 2, ClassCount("dog", 2), ClassCount("cat", 3), pytest.approx(15), sizes["day"],
+        "day", 5, 2, ClassCount("dog", 2), ClassCount("cat", 3), shift, sizes["day"],
         unreadable=1, copies=0, shared=1, width=Extent(40, 55, 80), height=Extent(10, 40, 90),
         greyscale=25, formats={"PNG": 3, "JPEG": 1}, modes={"RGB": 3, "L": 1},
     )  # fmt: skip
     night = DomainSummary(
-        "night", 4, 2, ClassCount("dog", 1), ClassCount("cat", 3), pytest.approx(15),
+        "night", 4, 2, ClassCount("dog", 1), ClassCount("cat", 3), shift,
         sizes["night"], unreadable=0, copies=1, shared=1, width=Extent(40, 40, 50),
         height=Extent(31, 32, 90), greyscale=0, formats={"PNG": 4}, modes={"RGB": 4},
     )  # fmt: skip

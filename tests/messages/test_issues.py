@@ -152,20 +152,6 @@ def test_kinds_and_messages(found: Iterable[Issue], expected: Expected) -> None:
         assert issue.advice or issue.kind in ("new",)
 
 
-def test_paths_of_issues() -> None:
-    assert issues.find_identical(["b", None, "a", "b", None, "c", "a", "b"]) == [(0, 3, 7), (2, 6)]
-    (leak,) = identical(PAIRS, "0011223344")
-    assert leak.paths == tuple(sample.path for sample in PAIRS)
-    (unreadable,) = issues.unreadable_images({"a": "truncated", "b": "empty"})
-    assert unreadable.paths == ("a", "b")
-    (small,) = issues.small_images(list("abcde"))
-    assert small.paths == tuple("abcde")
-    given = [("x", "1", ("a",)), ("x", "2", ("b", "c"), "do this"), ("empty class", "3")]
-    joined, empty = listed(*given)
-    assert (joined.paths, joined.advice) == (("a", "b", "c"), "do this")
-    assert empty.advice == "add images or remove the folder"
-
-
 # --- of images on a disk ----------------------------------------------------------------------
 
 

@@ -152,7 +152,7 @@ def test_constraints_that_cannot_be_met() -> None:
         ({"max_ms": 13, "max_parameters": "30M", "licence": "apache-2.0"},
          "all constraints: 1 of 5 meet --max-ms 13, 3 of 5 meet --max-parameters 30M, 1 of .*"),
     ):  # fmt: skip
-        refused(f"^no model meets {says}$", apply, ZOO, Constraints(**values))  # type: ignore[arg-type]
+        refused(f"^no model meets {says}$", apply, ZOO, Constraints(**values))
     for name, wrong in {
         "max_ms": (0, math.nan, math.inf, True, "10"),
         "max_parameters": (0, math.nan, True, "M", "25Q", "-3M", "nanM"),

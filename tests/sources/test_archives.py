@@ -22,8 +22,6 @@ from tests.sources.kinds import write_parquet, write_tar
 from oodzoo import ImageDomains, InputError
 from oodzoo.core.remote.location import Url
 from oodzoo.data.files import (
-    FilePart,
-    LocalFile,
     read_bytes,
 )
 from oodzoo.data.row_groups import read_cell
@@ -187,7 +185,7 @@ def test_members_and_fields(
     for extension, value in ({"png": b"image"} | parts).items():
         name = f"a/key.{extension.replace('_', '.')}"
         members[name] = value if isinstance(value, bytes) else json.dumps(value).encode()
-    kind = columns if isinstance(columns, str) else None
+    kind: Any = columns if isinstance(columns, str) else None
     path = write_tar(tmp_path / "one.tar", members)
     listing = list_tars(path, None if kind else columns, kind)
     (sample,), (file,) = listing.samples, listing.files
@@ -284,33 +282,6 @@ def test_damaged_archives_are_read_or_refused(two: Path, at: int, content: bytes
     assert all(0 < member.offset <= member.offset + member.size <= 2560 for member in members)
 
 
-names = st.text("ab.é", min_size=1, max_size=5).filter(
-    lambda name: not name.startswith(".") and not name.endswith(".")
-)
-
-trees = st.dictionaries(
-    st.lists(names, min_size=3, max_size=5).map("/".join), st.binary(max_size=600), min_size=1
-)
-
-
-@given(trees, st.lists(names, max_size=2), st.sampled_from([0, 1, 2]))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_every_byte_is_found(
-    tmp_path: Path, tree: dict[str, bytes], above: list[str], kind: int
-) -> None:
-    tree = {"day/cat/1": b"1", "night/cat/1": b"2"} | tree
-    members = {"/".join([*above, f"{path}.png"]): content for path, content in tree.items()}
-    members = {name: c for name, c in members.items() if len(name.encode()) < 90}
-    path = write_tar(tmp_path / "p.tar", members, kind)
-    listing = list_tars(path, None)
-    found = {file.name: file for file in listing.files if isinstance(file, FilePart)}
-    assert len(found) == len(listing.files)
-    assert {name: file.read() for name, file in found.items()} == members
-    for (name, file), sample in zip(found.items(), listing.samples, strict=True):
-        assert file == FilePart(LocalFile(str(path)), name, file.offset, len(members[name]))
-        assert name.endswith(sample.path)
-
-
 # --- Parquet --------------------------------------------------------------------------------------
 
 
@@ -345,31 +316,6 @@ def test_metadata_that_are_no_classes(photos: Path, columns: Columns, text: str)
     table = pytest.importorskip("pyarrow").table(columns)
     table = table.replace_schema_metadata({"huggingface": text})
     require_equal(write_parquet(photos / "x.parquet", table), photos)
-
-
-@pytest.mark.parametrize(
-    ("where", "names"),
-    [("structs", ["1.png"] * 8), ("structs", [None] * 8), ("path", [None, *"abcdefg"]), (None, [])],
-)
-def test_names_that_are_not_unique_are_rows(
-    columns: Columns, tmp_path: Path, where: str | None, names: list[Any]
-) -> None:
-    del columns["path"]
-    if where == "structs":
-        pairs = zip(columns["image"], names, strict=True)
-        columns["image"] = [{"bytes": content, "path": path} for content, path in pairs]
-    elif where:
-        columns[where] = names
-    data = ImageDomains(write_parquet(tmp_path / "x.parquet", columns))
-    assert sorted(s.path for s in data) == [f"x.parquet/{n:06d}" for n in range(8)]
-    for at, name in enumerate(("day", "night")):  # files of one name in several folders
-        (tmp_path / name).mkdir()
-        part = {k: v[4 * at + 1 : 4 * at + 3] for k, v in columns.items() if k != "path"}
-        write_parquet(tmp_path / name / "x.parquet", part)
-    data = ImageDomains(tmp_path / "{day,night}" / "x.parquet")
-    assert [s.path for s in data] == [
-        f"{name}/x.parquet/{n:06d}" for name in ("day", "night") for n in range(2)
-    ]
 
 
 def test_row_groups_that_are_too_large(

@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.sources.targets import (
@@ -154,30 +152,3 @@ def test_tasks_of_several_sources_are_joined() -> None:
         join_targets([CLASSIFICATION, numbers("a")], "dict")
     with pytest.raises(InputError, match="different numbers: 'a' and 'b'"):
         join_targets([numbers("a"), numbers("b")], "dict")
-
-
-finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
-label = st.text(min_size=1, max_size=8).map(str.strip).filter(bool)
-
-
-@given(st.lists(st.lists(finite, min_size=2, max_size=2), min_size=1, max_size=20))
-def test_numbers_are_read_back_exactly(rows: list[list[float]]) -> None:
-    columns = {"a": [row[0] for row in rows], "b": [row[1] for row in rows]}
-    found = read_targets(columns, "t.csv", "regression")
-    np.testing.assert_array_equal(found.task.decode(found.texts), rows)
-
-
-@given(st.lists(st.lists(label, max_size=4), min_size=1, max_size=20))
-def test_lists_of_labels_are_read_back(rows: list[list[str]]) -> None:
-    if not any(rows):
-        return
-    found = read_targets(rows, "t.csv")
-    outputs = found.task.outputs
-    assert list(outputs) == sorted({name for row in rows for name in row})
-    decoded = found.task.decode(found.texts)
-    expected = [[float(name in row) for name in outputs] for row in rows]
-    np.testing.assert_array_equal(decoded, expected)
-    columns = {name: decoded[:, at].tolist() for at, name in enumerate(reversed(outputs))}
-    if len(columns) > 1:  # zeros and ones say the same, in any order of the columns
-        again = read_targets(columns, "t.csv", "multilabel")
-        assert again.task == found.task

@@ -22,7 +22,6 @@ import pytest
 from tests.text_models import sentence_transformers
 from tests.zoo.data import SQUASH, VIT, cache_file, save_checkpoint
 
-from oodzoo.core.constraints import apply_rules, licence_rule, parameter_rule
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo import torch_source as measuring
@@ -47,31 +46,6 @@ def test_models_that_meet_constraints() -> None:
     assert [m.spec for m in kept] == [s for s in specs if (s.parameters or 0) <= 40_000]
     with pytest.raises(InputError, match="no model meets --max-parameters 1K: the smallest"):
         select_models(specs, max_parameters="1K")
-
-
-class Lazy:
-    """Facts whose number of parameters is expensive; it remembers being asked for it."""
-
-    def __init__(self, licence: str | None, number: int = 5) -> None:
-        self.licence, self.number, self.asked = licence, number, False
-
-    @property
-    def parameters(self) -> int:
-        self.asked = True
-        return self.number
-
-
-def test_values_of_models_that_are_left_out_are_not_asked_for() -> None:
-    facts = {"a": Lazy("mit"), "b": Lazy("gpl"), "c": Lazy(None), "d": Lazy("MIT", 50)}
-    with pytest.raises(InputError, match="no model meets --licence bsd: licences are MIT, gpl, mi"):
-        apply_rules(facts, [licence_rule("bsd"), parameter_rule(10)])
-    assert not any(each.asked for each in facts.values())
-    assert apply_rules(facts, [licence_rule("mit"), parameter_rule(10)]) == (
-        ("a",),
-        {"b": "licence other than mit", "c": "licence unknown", "d": "more than 10 parameters"},
-    )
-    assert [each.asked for each in facts.values()] == [True, False, False, True]
-    assert apply_rules({}, [licence_rule("mit")]) == ((), {})
 
 
 # --- sizes, which are computed once ---------------------------------------------------------------

@@ -6,6 +6,7 @@ import importlib
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +154,7 @@ class Source(ModelSource):
     installed("more-odd", {"odd": "more_odd:Source"}, module)
     for name, words in (("seven", "returned 7 instead of a Model"), ("x", "failed: KeyError: 'x'")):
         (spec,) = load_zoo(f"odd/{name}")
-        message = complaint(lambda spec=spec: load_model(spec))
+        message = complaint(partial(load_model, spec))
         assert f"the source 'odd' of the package 'more-odd' {words}" in message
 
 

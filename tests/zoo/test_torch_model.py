@@ -68,7 +68,7 @@ def test_outputs_are_those_of_the_module_also_of_several_batches_in_flight(
     with torch.no_grad():
         expected = [output.numpy() for output in _forward(_module(torch).eval(), batch)]
     for found, each in zip(model(pixels), expected, strict=True):
-        np.testing.assert_allclose(found, each, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(np.asarray(found), each, rtol=1e-5, atol=1e-6)
     launched = [model.launch(model.prepare(pixels[i : i + 2])) for i in range(3)]
     for start, each in enumerate(launched):
         found = model.collect(each).features
