@@ -102,6 +102,7 @@ def test_check_reads_the_files_again_once(photos: Path) -> None:
     assert None not in data.digests
     assert len({fingerprint, damaged, data.fingerprint}) == 3
     assert data.summary(quick=True) == quick
+    assert data._repr_html_() == quick._repr_html_()
     assert (quick.unreadable, quick.total.n_bytes, quick.total.images) == (None, None, 8)
 
 

@@ -20,19 +20,8 @@ import oodzoo
 from oodzoo.core.html import html_text
 from oodzoo.data.files import LocalFile
 from oodzoo.data.listing import Sample, labels_of
-from oodzoo.data.summary import (
-    Summary,
-    label_shift,
-    shift_of_labels,
-    summarise,
-)
-from oodzoo.data.summary_rows import (
-    ClassCount,
-    DomainSummary,
-    Extent,
-    overlap,
-    spreads,
-)
+from oodzoo.data.summary import Summary, label_shift, shift_of_labels, summarise
+from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent, overlap, spreads
 from oodzoo.tasks import Task
 
 tables = st.tuples(st.integers(2, 5), st.integers(2, 6)).flatmap(

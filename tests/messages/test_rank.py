@@ -74,11 +74,7 @@ TARGET = dict.fromkeys(F, F["a"][:30])
         ),
         (NUMBERS, {"score": "accuracy"}, "explained_variance, logme"),
         (NUMBERS, {"score": "knn"}, "is not for labels of the kind regression; use one of unseen"),
-        (
-            LABELS,
-            {"score": "h_score", "task": "multilabel"},
-            "exact_match, logme",
-        ),
+        (LABELS, {"score": "h_score", "task": "multilabel"}, "exact_match, logme"),
         (LABELS, {"score": "explained_variance", "task": "multilabel"}, "of the kind multilabel"),
         (NUMBERS, {"target": TARGET}, "images of the target are used for classes only"),
         ((F, Y, D), {"score": lambda X, y: np.nan}, "must be a finite number, got nan"),

@@ -99,10 +99,7 @@ def test_source_labels(source: Any, y: Any, says: str) -> None:
 
 @pytest.mark.parametrize(
     ("texts", "y", "says"),
-    [
-        (np.eye(2), ["a", "b", "a"], "got 'a'"),
-        (np.ones(2), [0, 1, 0], r"got \(2,\)"),
-    ],
+    [(np.eye(2), ["a", "b", "a"], "got 'a'"), (np.ones(2), [0, 1, 0], r"got \(2,\)")],
 )
 def test_class_embeddings(texts: Any, y: Any, says: str) -> None:
     refused(says, scores.zero_shot, np.ones((3, 2)), texts, y)

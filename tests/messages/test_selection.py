@@ -63,10 +63,7 @@ TOO_MANY_SQUARES = TargetMoments(
             lambda: SELECTOR().fit_moments(TargetMoments.of(put_nan(), Y[:, None])),
             "feature_sum contains NaN",
         ),
-        (
-            lambda: SELECTOR().fit_moments(Moments.of(np.ones((1, 2)), np.array([0]), 2)),
-            "1 sample",
-        ),
+        (lambda: SELECTOR().fit_moments(Moments.of(np.ones((1, 2)), np.array([0]), 2)), "1 sample"),
         (lambda: SELECTOR(method="stochastic").fit_moments(MOMENTS), "samples, not moments"),
         (
             lambda: SELECTOR().fit_moments(MOMENTS, feature_names="abc"),

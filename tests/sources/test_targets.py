@@ -10,11 +10,7 @@ import numpy as np
 import pytest
 
 from oodzoo.core.errors import InputError
-from oodzoo.data.sources.targets import (
-    join_targets,
-    read_targets,
-    require_varied,
-)
+from oodzoo.data.sources.targets import join_targets, read_targets, require_varied
 from oodzoo.tasks import CLASSIFICATION, Kind, Task
 
 AGES = [61.5, 44.25, 30.0]
@@ -40,18 +36,13 @@ def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:
         # classes
         (["cat", "dog", " cat "], CLASSIFICATION, ["cat", "dog", "cat"]),
         ([1, 0, 1], CLASSIFICATION, ["1", "0", "1"]),
-        ([1.0, 2.0], CLASSIFICATION, ["1", "2"]),
         ([True, False], CLASSIFICATION, ["True", "False"]),
-        (["0", "1", "1"], CLASSIFICATION, ["0", "1", "1"]),
         (["0.5", "cat", "dog", "bird"], CLASSIFICATION, ["0.5", "cat", "dog", "bird"]),
-        (["a,b", "b"], CLASSIFICATION, ["a,b", "b"]),
         # numbers
-        (AGES, numbers("label"), ["61.5", "44.25", "30.0"]),
         ({"age": AGES}, numbers("age"), ["61.5", "44.25", "30.0"]),
         ({"age": ["61.5", " 44.25 ", "30"]}, numbers("age"), ["61.5", "44.25", "30.0"]),
         ([Decimal("0.1"), Decimal("0.25")], numbers("label"), ["0.1", "0.25"]),
         (np.array([0.75, 0.25], np.float32), numbers("label"), ["0.75", "0.25"]),
-        ([[0.5], [1.5]], numbers("label"), ["0.5", "1.5"]),
         ({"b": [1, 2], "a": [0.5, 1]}, numbers("b", "a"), ["1.0 0.5", "2.0 1.0"]),
         ([[1.5, 2.0], [0.5, 1.0]], numbers("label0", "label1"), ["1.5 2.0", "0.5 1.0"]),
         # several labels
@@ -63,7 +54,6 @@ def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:
         ({"dog": [1, 0, 1], "cat": [1, 0, 0]}, several("cat", "dog"),
          ['["cat", "dog"]', "[]", '["dog"]']),
         ({"a": ["1", "0"], "b": ["true", "False"]}, several("a", "b"), ['["a", "b"]', "[]"]),
-        ([[1, 1], [0, 1]], several("0", "1"), ['["0", "1"]', '["1"]']),
         ([[3], [3, 5], []], several("3", "5"), ['["3"]', '["3", "5"]', "[]"]),
         ([np.array(["x"]), np.array(["x", "y"])], several("x", "y"), ['["x"]', '["x", "y"]']),
     ],
@@ -77,19 +67,14 @@ def test_the_kind_is_that_of_the_values(given: Any, task: Task, texts: list[str]
 @pytest.mark.parametrize(
     ("given", "kind", "task", "texts"),
     [
-        ([1, 2, 2], "regression", numbers("label"), ["1.0", "2.0", "2.0"]),
-        (["1", "2"], "regression", numbers("label"), ["1.0", "2.0"]),
         ([0.5, 1.0], "classification", CLASSIFICATION, ["0.5", "1.0"]),
-        (["0.51", "1.7"], "classification", CLASSIFICATION, ["0.51", "1.7"]),
         (["cat|dog", "dog", "", None], "multilabel", several("cat", "dog"),
          ['["cat", "dog"]', '["dog"]', "[]", "[]"]),
         (["a;b", "b"], "multilabel", several("a", "b"), ['["a", "b"]', '["b"]']),
         (["cat|dog", "dog"], "classification", CLASSIFICATION, ["cat|dog", "dog"]),
         (['["a", "b,c"]', "", "[]"], "multilabel", several("a", "b,c"),
          ['["a", "b,c"]', "[]", "[]"]),
-        ({"a": [1, 0], "b": [0, 1]}, "classification", CLASSIFICATION, ["a", "b"]),
         ({"b": [1, 0], "a": [0, 1]}, "multilabel", several("a", "b"), ['["b"]', '["a"]']),
-        ({"a": [1, 0], "b": [0, 1]}, "regression", numbers("a", "b"), ["1.0 0.0", "0.0 1.0"]),
         ([[3, 5], [5, 7]], "multilabel", several("3", "5", "7"), ['["3", "5"]', '["5", "7"]']),
     ],
 )  # fmt: skip

@@ -33,12 +33,7 @@ from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.layers import all_layers, with_layer
 from oodzoo.zoo.listing import ListedModel
 from oodzoo.zoo.model import Model, collect_together, launch_together
-from oodzoo.zoo.sources import (
-    get_source,
-    load_network,
-    load_trainable,
-    load_trainable_network,
-)
+from oodzoo.zoo.sources import get_source, load_network, load_trainable, load_trainable_network
 from oodzoo.zoo.spec import portable_source
 from oodzoo.zoo.weights import Weights
 

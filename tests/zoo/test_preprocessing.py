@@ -82,12 +82,7 @@ def test_cover_is_resize_and_centre_crop_of_torchvision(
 
 @pytest.mark.parametrize(
     ("centring", "spare", "offset"),
-    [
-        ("even", 3, 2),
-        ("even", 1, 0),
-        ("down", 3, 1),
-        ("down", 4, 2),
-    ],
+    [("even", 3, 2), ("even", 1, 0), ("down", 3, 1), ("down", 4, 2)],
 )
 def test_offset_of_the_crop(centring: Literal["even", "down"], spare: int, offset: int) -> None:
     size = 10 + spare
