@@ -31,9 +31,6 @@ def complaint(zoo: Any) -> str:
     return message
 
 
-# --- valid files ------------------------------------------------------------------------------
-
-
 def test_every_key(tmp_path: Path) -> None:
     known = {
         "name": "net", "source": "onnx/net.onnx", "input_size": 224, "mean": [0.485, 0.456, 0.0],
@@ -80,9 +77,6 @@ def test_a_list_of_specs() -> None:
     ]
     assert [s.name for s in specs] == ["timm-resnet50.a1_in1k", "hf-facebook-dinov2-small", "file"]
     assert load_zoo([s.source for s in specs]) == specs
-
-
-# --- invalid files ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -184,9 +178,6 @@ ONE_NAME = "; leave one out, or give them different names in a zoo file (.toml)"
 def test_what_is_no_zoo(models: Path, zoo: str, expected: str) -> None:
     (models.parent / "folder.toml").mkdir()
     assert expected in complaint(zoo)
-
-
-# --- named zoos, paths and wildcards --------------------------------------------------------------
 
 
 @pytest.fixture

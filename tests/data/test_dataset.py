@@ -20,9 +20,6 @@ WriteImage = Callable[[Path], Path]
 Row = tuple[str, str, str, str]
 
 
-# --- order, classes, fingerprint ------------------------------------------------------------------
-
-
 def test_fingerprint_is_that_of_its_definition() -> None:
     contents, domains = [bytes([n]) for n in range(4)], ["day", "day", "näht", "näht"]
     data = ImageDomains(contents, labels=[["ä"], ["b"], [], ["b"]], domains=domains)
@@ -32,9 +29,6 @@ def test_fingerprint_is_that_of_its_definition() -> None:
         lines.append(json.dumps([*sample, digest]))
     expected = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
     assert data.fingerprint == expected
-
-
-# --- files that cannot be read --------------------------------------------------------------------
 
 
 def damage(path: Path) -> None:
@@ -106,12 +100,6 @@ def test_check_reads_the_files_again_once(photos: Path) -> None:
     assert (quick.unreadable, quick.total.n_bytes, quick.total.images) == (None, None, 8)
 
 
-# --- properties of tables -------------------------------------------------------------------------
-
-
-# --- leaks and copies -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("copy", "kinds"),
     [
@@ -152,6 +140,3 @@ def test_labelled_images_in_an_unlabelled_domain_are_a_leak(
     )
     assert one.paths == ("day/cat/1.png",)
     assert "domain 'one' also contains image 'day/cat/1.png'; predictions" in one.message
-
-
-# --- a real one -----------------------------------------------------------------------------------

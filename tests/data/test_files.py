@@ -144,9 +144,6 @@ def test_files_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             read_bytes(file)
 
 
-# --- hashing and inspecting -----------------------------------------------------------------------
-
-
 def test_facts_of_each_image_in_order(tmp_path: Path) -> None:
     names = [f"{n}.{['png', 'jpg'][n % 2]}" for n in range(40)]
     for n, name in enumerate(names):

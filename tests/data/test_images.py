@@ -333,9 +333,6 @@ def test_damaged_files_are_read_or_named_unreadable(
     assert is_sound(outcome(bytes(whole)))
 
 
-# --- threads --------------------------------------------------------------------------------------
-
-
 # --- open images, and facts -----------------------------------------------------------------------
 
 

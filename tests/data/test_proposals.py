@@ -18,16 +18,13 @@ from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.proposals import (
     MIN_IMAGES,
     Candidate,
-    as_table,
     candidates,
     describe,
-    find_candidate,
     in_order,
     is_request,
     label_sets,
     propose_for,
     read_dates,
-    reasons,
 )
 from oodzoo.data.sources.columns import as_texts, read_metadata
 from oodzoo.tasks import CLASSIFICATION, Task
@@ -35,9 +32,6 @@ from oodzoo.tasks import CLASSIFICATION, Task
 LABELS = [(label,) for label in "abc" * 40]
 CAMERAS = ["canon"] * 60 + ["sony"] * 60
 DATES = [f"20{18 + row % 2}-0{1 + row // 2 % 6}-01" for row in range(120)]
-
-
-# --- columns --------------------------------------------------------------------------------------
 
 
 def test_values_as_text() -> None:
@@ -56,9 +50,6 @@ def test_dates_in_usual_forms() -> None:
         assert read_dates([text, None]) == [date(2019, 7, 31), None]
     for other in ("summer", "12", "2019", "31.07.2019", "1234-05-06", "2019-13-01", None):
         assert read_dates([other, None]) is None
-
-
-# --- candidates -----------------------------------------------------------------------------------
 
 
 def one(values: Sequence[str | None], labels: Sequence[Collection[str]] = LABELS) -> Candidate:
@@ -156,25 +147,6 @@ def test_order_of_candidates() -> None:
     assert [each.name for each in in_order(names)] == expected
     assert Candidate("c", classes=1, evenness=0.5, separability=0.5).score == 0.25
 
-
-def test_finding_and_showing_candidates() -> None:
-    columns = {"camera": [*CAMERAS], "taken": [text[:4] + "-01-01" for text in DATES]}
-    found = candidates({**columns, "id": ["1"] * 120}, LABELS)
-    assert find_candidate("camera", found, "t.csv").name == "camera"
-    assert find_candidate("taken", found, "t.csv").name == "taken:year"
-    with pytest.raises(InputError, match=r"^'t.csv' has no column 'camra' .* did you mean camera"):
-        find_candidate("camra", found, "t.csv")
-    with pytest.raises(InputError, match=r"^the column 'id' of 't.csv' cannot .* same value"):
-        find_candidate("id", found, "t.csv")
-    few = candidates({"camera": [*CAMERAS], "id": ["1"] * 120}, LABELS)
-    header, rows = as_table(few, "camera", "used")
-    assert header == ["proposal", "domains", "smallest", "classes", "evenness", ""]
-    assert rows == [["camera", "2", "60", "100 %", "1.00", "used"]]
-    assert reasons(few) == ["id cannot be used: the same value for all images."]
-    assert few[0].to_dict()["domains"] == {"canon": 60, "sony": 60}
-
-
-# --- domains of a listing -------------------------------------------------------------------------
 
 NONE = ["all"] * 120
 

@@ -61,8 +61,6 @@ def test_samples(
     assert again == {samples[at] for at in chosen}
 
 
-# --- numbers and several labels -------------------------------------------------------------------
-
 NUMBERS = Task("regression", ("age", "height"))
 SEVERAL = Task("multilabel", ("a", "b", "c"))
 

@@ -100,9 +100,6 @@ def test_spreads_of_two_domains(day: list[float], night: list[float]) -> None:
     assert overlap(np.array([1.0]), np.array([])) is None
 
 
-# --- rows -----------------------------------------------------------------------------------------
-
-
 def save(path: Path, size: tuple[int, int], color: object = (9, 1, 5), mode: str = "RGB") -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new(mode, size, color).save(path)  # type: ignore[arg-type]
@@ -159,9 +156,6 @@ def test_rows(mixed: Path) -> None:
         assert row == DomainSummary(**known)
 
 
-# --- forms ----------------------------------------------------------------------------------------
-
-
 def test_document_frame_and_text(mixed: Path) -> None:
     summary = oodzoo.ImageDomains(mixed).summary()
     document = json.loads(json.dumps(summary.to_dict()))
@@ -185,9 +179,6 @@ def test_document_frame_and_text(mixed: Path) -> None:
     assert summary._repr_html_().count("<tr>") == 1 + len(rows)
     pytest.importorskip("pandas")
     assert list(summary.to_frame()["copies"]) == [0, 1]
-
-
-# --- other labels than classes --------------------------------------------------------------------
 
 
 def labelled(task: Task, domains: dict[str, list[str]]) -> Summary:
@@ -217,14 +208,3 @@ def test_summary_of_numbers() -> None:
     assert document["summary"][0]["numbers"]["age"]["overlap"] == 0
     assert [issue.kind for issue in summary.issues] == ["ranges"]
     assert json.loads(json.dumps(document))["task"] == "regression"
-
-
-def test_summary_of_several_labels() -> None:
-    task = Task("multilabel", ("a", "b"))
-    summary = labelled(task, {"day": ['["a"]', "[]", '["a", "b"]'], "night": ['["a"]', "[]"]})
-    rows = [line.split() for line in str(summary).splitlines()]
-    assert rows[0] == ["domain", "images", "labels", "per", "label", "no", "label", "shift"]
-    assert rows[1] == ["day", "3", "2/2", "1–2", "1", "25", "%"]
-    assert rows[3] == ["all", "5", "2/2", "1–3", "2"]
-    assert [issue.kind for issue in summary.issues] == ["missing label"]
-    assert json.loads(json.dumps(summary.to_dict()))["counts"]["night"] == {"a": 1, "b": 0}

@@ -64,23 +64,6 @@ def test_images_nested_in_any_way(new: Path, write_image: WriteImage) -> None:
     assert (remote.name, remote.paths, remote.digests) == ("new", images.paths, images.digests)
 
 
-def test_names_and_files_that_are_read_once(new: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (new.parent / "link").symlink_to("new")
-    assert UnlabelledImages(new.parent / "link").name == "new"
-    assert UnlabelledImages(new, "hospital c").name == "hospital c"
-    (new / "2.png").symlink_to("nowhere.png")
-    os.mkfifo(new / "3.png")
-    (new / "4.png").write_text("no picture, but it can be hashed")
-    images = UnlabelledImages(new)
-    unread = {"2.png": "No such file or directory", "3.png": "not a regular file"}
-    before = images.digests
-    assert [p for p, d in zip(images.paths, before, strict=True) if d is None] == list(unread)
-    (new / "1.png").unlink()
-    assert (images.digests, images.unreadable) == (before, unread)
-    monkeypatch.chdir(new / "roll")
-    assert [UnlabelledImages(folder).name for folder in (".", "..")] == ["roll", "new"]
-
-
 @pytest.mark.parametrize(
     ("given", "name", "words"),
     [

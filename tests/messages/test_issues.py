@@ -152,9 +152,6 @@ def test_kinds_and_messages(found: Iterable[Issue], expected: Expected) -> None:
         assert issue.advice or issue.kind in ("new",)
 
 
-# --- of images on a disk ----------------------------------------------------------------------
-
-
 def save(path: Path, size: tuple[int, int], colour: tuple[int, int, int]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.new("RGB", size, colour).save(path)

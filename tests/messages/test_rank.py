@@ -97,9 +97,6 @@ def test_options(data: Any, options: dict[str, Any], says: str) -> None:
     refused(says, oodzoo.rank, *data, **options)
 
 
-# --- constraints ----------------------------------------------------------------------------------
-
-
 class Described(ArraySource):
     """Arrays of models with these facts."""
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.s3 import Bucket
 
-from oodzoo import ImageDomains, InputError
+from oodzoo import ImageDomains
 from oodzoo.core.remote.location import Url
 from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.sources.folder import images_below, list_images
@@ -24,9 +24,6 @@ def paths(data: ImageDomains) -> list[str]:
 def issues(folder: Path) -> list[Issue]:
     """What the source has found, and the classes that a domain lacks."""
     return [issue for issue in ImageDomains(folder).quick_check() if issue.kind != "missing class"]
-
-
-# --- what is taken --------------------------------------------------------------------------------
 
 
 def test_images_at_any_depth_with_any_name(photos: Path, write_image: WriteImage) -> None:
@@ -85,9 +82,6 @@ def test_what_is_ignored_is_noted(
     assert len(ImageDomains(photos)) == 8
 
 
-# --- links ----------------------------------------------------------------------------------------
-
-
 def test_links_out_of_the_data_are_followed_only_if_asked(
     photos: Path, write_image: WriteImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,11 +102,6 @@ def test_links_out_of_the_data_are_followed_only_if_asked(
     data = ImageDomains(photos)
     assert {"dusk/cat/1.png", "day/kitten/1.png", "day/cat/3.png"} <= set(paths(data))
 
-
-# --- folders of classes ---------------------------------------------------------------------------
-
-
-# --- buckets --------------------------------------------------------------------------------------
 
 KEYS = [
     "photos/day/cat/1.png",
@@ -154,24 +143,3 @@ def test_a_bucket_is_as_a_local_folder(s3: Bucket, bucket: str, tmp_path: Path) 
     assert list(images_below(Url(bucket))[0]) == sorted(
         key.removeprefix("photos/") for key in KEYS if "/." not in key and not key.endswith("txt")
     )
-
-
-def test_buckets_that_are_refused(s3: Bucket, bucket: str) -> None:
-    def refusal(source: str) -> str:
-        with pytest.raises(InputError) as caught:
-            ImageDomains(source)
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
-
-    s3.put("high/cat/1.png", b"1")
-    s3.put("high/dog/2.png", b"1")
-    s3.put("none/day/cat/1.txt", b"1")
-    for url, words in (
-        (f"{s3.url}/high", "expected url/domain/class/image; found 2 one level too"),
-        (f"{s3.url}/none", "no image found in 's3://"),
-        (f"{s3.url}/empty", "no files found below"),
-        ("s3://no-such-bucket-anywhere/photos", "no-such-bucket-anywhere"),
-    ):
-        assert words in refusal(url)
-    s3.proxy.refuse("list-type")
-    assert bucket in refusal(bucket)

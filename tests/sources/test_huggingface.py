@@ -41,9 +41,6 @@ def require_equal(source: Any, photos: Path, **options: Any) -> ImageDomains:
     return data
 
 
-# --- columns and splits ---------------------------------------------------------------------------
-
-
 def test_formats_selections_splits_and_saved_data_sets(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,9 +60,6 @@ def test_formats_selections_splits_and_saved_data_sets(
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError, match=r"reading '.*one' needs .*datasets"):
         ImageDomains(tmp_path / "one")
-
-
-# --- the column of images -------------------------------------------------------------------------
 
 
 def column(values: list[Any], feature: Any = None) -> ImageColumn:
@@ -101,8 +95,6 @@ def test_pixels() -> None:
         images = column(pixels.tolist(), feature)
         assert np.asarray(decode(images.open(1))).tolist() == pixels[1].tolist()
 
-
-# --- the Hub, which is a server process on this machine -------------------------------------------
 
 CASES = {
     "all": "hf://datasets/ada/photos",

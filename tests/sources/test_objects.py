@@ -21,8 +21,6 @@ from tests.sources.kinds import torchvision
 from oodzoo import ImageDomains, InputError
 from oodzoo.data.files import UnreadableImageError
 from oodzoo.data.images import as_rgb, decode
-from oodzoo.data.listing import Sample
-from oodzoo.data.sources.base import ImageSource
 from oodzoo.data.sources.pixels import image_bytes, require_image
 
 ROLES: dict[str, Any] = {"labels": [0, 1, 0, 1], "domains": ["day", "day", "night", "night"]}
@@ -303,37 +301,3 @@ def test_other_fields_and_no_names(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(InputError, match=words):
             ImageDomains(Camelyon(), columns=columns)
-
-
-# --- dicts by domain ------------------------------------------------------------------------------
-
-
-# --- sources of others ----------------------------------------------------------------------------
-
-
-class Squares:
-    """Eight images of one pixel."""
-
-    def __init__(self, samples: Any = None) -> None:
-        default = [Sample(f"{n}.ppm", f"d{n % 2}", f"c{n // 2 % 2}", f"g{n}") for n in range(8)]
-        self.samples = default if samples is None else samples
-
-    def open(self, i: int) -> bytes:
-        if i == 7:
-            raise RuntimeError("the archive is closed")
-        return b"P6 1 1 255 " + bytes([i, i, i])
-
-
-def test_samples_and_bytes_of_an_object() -> None:
-    source = Squares()
-    assert isinstance(source, ImageSource)
-    data = ImageDomains(source)
-    assert data.name == "Squares"
-    assert sorted(data.samples) == sorted(source.samples)
-    for at, sample in enumerate(data.samples):
-        number = int(sample.path[0])
-        if number != 7:
-            assert data.open(at) == source.open(number)
-    assert data.unreadable == {"7.ppm": "RuntimeError: the archive is closed"}
-    with pytest.raises(UnreadableImageError, match="the archive is closed"):
-        data.open([sample.path for sample in data.samples].index("7.ppm"))

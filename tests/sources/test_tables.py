@@ -35,9 +35,6 @@ def paths(data: ImageDomains) -> list[str]:
     return [sample.path for sample in data]
 
 
-# --- CSV files ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -94,9 +91,6 @@ def test_remote_root_is_listed_once(photos: Path, s3: Bucket) -> None:
         list_table(Url(f"{s3.url}/table.csv"), None)
 
 
-# --- which file a path means ----------------------------------------------------------------------
-
-
 def listed(
     paths: list[Any], base: Path | Url, root: Path | Url | None = None, **other: list[Any]
 ) -> Listing:
@@ -134,11 +128,6 @@ def test_urls_of_one_folder_of_several_servers_and_local_files(photos: Path) -> 
     assert (names(listing), listing.root) == ([*given, (photos / wanted[1]).as_posix()], None)
     assert [file.read() for file in listing.files] == [contents[0], *contents]
 
-
-# --- data frames ----------------------------------------------------------------------------------
-
-
-# --- texts ----------------------------------------------------------------------------------------
 
 COLUMNS = {"text": "review", "label": "stars", "domain": "site"}
 REVIEWS = {

@@ -25,9 +25,6 @@ def listed(zoo: Any) -> list[tuple[str, str | None, str | None]]:
     return [(spec.name, spec.layer, spec.pooling) for spec in load_zoo(zoo)]
 
 
-# --- lists of specs -------------------------------------------------------------------------------
-
-
 def test_a_pattern_may_have_layers(timm: Any) -> None:
     found = listed("timm/vit_tiny_patch16_224.augreg_in21k*@blocks.2")
     assert (f"{NAME}@blocks.2", "blocks.2", None) in found
@@ -75,8 +72,6 @@ def test_layers_in_a_zoo_file(timm: Any, tmp_path: Path) -> None:
     ]
 
 
-# --- paths and revisions --------------------------------------------------------------------------
-
 HUB = "timm/hf-hub:timm/resnet18.a1_in1k"
 
 
@@ -106,9 +101,6 @@ def test_where_the_name_of_a_layer_begins(
     assert (spec.source, text) == (expected, layer)
 
 
-# --- names and networks ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("layer", ["/f/layer1/Relu:0", "a" * 300, 'x?*"<>|\\y', "é.1", "a;b/" * 60])
 def test_names_of_layers_can_be_folders(layer: str) -> None:
     spec = with_layer(ModelSpec("net", "onnx/net.onnx"), layer, "mean")
@@ -116,9 +108,6 @@ def test_names_of_layers_can_be_folders(layer: str) -> None:
     assert spec.name.startswith("net@")
     assert spec.name.endswith("-mean")
     assert spec.layer == layer
-
-
-# --- bad input ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,9 +126,6 @@ def test_bad_layers(timm: Any, zoo: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         load_zoo(zoo)
     assert "\n" not in str(caught.value)
-
-
-# --- pooling, against a literal oracle ------------------------------------------------------------
 
 
 SQUARE = (224, 224)

@@ -48,9 +48,6 @@ def whole(model: Model | InputError) -> Any:
     return model.network._module  # type: ignore[attr-defined]
 
 
-# --- timm -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "stated", "pooling"),
     [
@@ -79,9 +76,6 @@ def test_blocks_of_a_vision_transformer(
         both = np.concatenate([first, mean], axis=1)
         close(features[layer], {"mean": mean, "cls": first, "both": both}[pooling])
     assert {model.info.pooling for model in models if isinstance(model, Model)} == {pooling}
-
-
-# --- modules of our own ---------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -74,9 +74,6 @@ def load(tmp_path: Path) -> Load:
     return load
 
 
-# --- valid files ----------------------------------------------------------------------------------
-
-
 def test_logits(load: Load) -> None:
     content = proto(*MEAN, node("Neg", "features", "head"), outputs=("features", "head"))
     model, other, plain = (
@@ -164,9 +161,6 @@ def test_only_weights_are_counted() -> None:
     assert count_parameters(b"") == 0
 
 
-# --- invalid files --------------------------------------------------------------------------------
-
-
 def reshaped(*shape: int) -> bytes:
     constant = node("Constant", "", "s", value=tensor("s", np.array(shape)))
     return proto(constant, node("Reshape", "x s", "features"))
@@ -228,9 +222,6 @@ def test_precision_other_than_float32(tmp_path: Path) -> None:
     spec = ModelSpec("a", "onnx/absent.onnx", folder=tmp_path)
     with pytest.raises(InputError, match="precision 'bfloat16' is not supported"):
         load_model(spec, precision="bfloat16")
-
-
-# --- the wire format ------------------------------------------------------------------------------
 
 
 keys = st.integers(1, 2**29 - 1)

@@ -197,9 +197,6 @@ def test_what_cannot_be_converted(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
-# --- constant shapes and slices, which are no tensors in the module -------------------------------
-
-
 @pytest.mark.parametrize(
     "limits",
     [
@@ -223,9 +220,6 @@ def test_slices(limits: list[list[int]], tmp_path: Path) -> None:
     writer.add("Identity", "upright" if len(limits) == 2 else "part", "features")
     spec = writer.write(tmp_path / "net.onnx")
     close(outputs(trainable(spec)), load_model(spec)(PIXELS).features)
-
-
-# --- graphs: what a conversion starts from, which its outputs do not show -------------------------
 
 
 def test_inputs_of_subgraphs_count() -> None:

@@ -32,9 +32,6 @@ def gradient(width: int, height: int) -> Image.Image:
     return Image.fromarray(np.stack([x, y, 0 * x], axis=2).astype(np.uint8))
 
 
-# --- normalising ------------------------------------------------------------------------------
-
-
 @given(
     st.lists(st.floats(-2, 2), min_size=3, max_size=3),
     st.lists(st.floats(0.01, 10), min_size=3, max_size=3),
@@ -50,9 +47,6 @@ def test_any_mean_and_std(mean: Any, std: Any) -> None:
 def test_std_must_be_positive(std: tuple[float, float, float]) -> None:
     with pytest.raises(InputError, match="std must be positive"):
         square(8, MEAN, std)
-
-
-# --- geometry ---------------------------------------------------------------------------------
 
 
 @given(SIDES, SIDES, SIDES)
@@ -109,8 +103,6 @@ def test_contain_shows_the_whole_image(width: int, height: int, size: int) -> No
         assert 0 <= after - before <= 1
     assert set(np.unique(found)) <= {0, 255}
 
-
-# --- very long images -------------------------------------------------------------------------
 
 # The child may use 512 MiB more than when it has imported everything; then hardly anything.
 LITTLE_MEMORY = """

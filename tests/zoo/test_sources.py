@@ -91,9 +91,6 @@ def complaint(action: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
-# --- ours ------------------------------------------------------------------------------------
-
-
 def test_ours_are_those_of_the_project() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         stated = tomllib.load(file)["project"]["entry-points"][registry.GROUP]
@@ -104,9 +101,6 @@ def test_ours_are_those_of_the_project() -> None:
         assert source.kind == kind
         assert source.packages
     assert "unknown source 'tim'; did you mean timm?" in complaint(lambda: get_source("tim"))
-
-
-# --- those of other packages ------------------------------------------------------------------
 
 
 def test_nothing_is_loaded_before_its_kind_is_used(installed: Installed) -> None:

@@ -48,9 +48,6 @@ def test_variants_and_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert not is_pattern(one)
 
 
-# --- wildcards ------------------------------------------------------------------------------------
-
-
 @given(st.text("ab*?[]-", min_size=1), st.lists(st.text("ab[", min_size=1)))
 def test_suggestions_match_something(pattern: str, names: list[str]) -> None:
     try:
@@ -59,9 +56,6 @@ def test_suggestions_match_something(pattern: str, names: list[str]) -> None:
         _, asked, near = str(error).partition("; did you mean ")
         for each in near.removesuffix("?").split(" or ") if asked else ():
             assert any(fnmatchcase(name, each) for name in names)
-
-
-# --- named zoos -----------------------------------------------------------------------------------
 
 
 _LISTED = [spec for name in ("paper", "modern") for spec in named_zoo(name)]

@@ -138,9 +138,6 @@ def test_a_tokeniser_that_is_missing(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-# --- prompts --------------------------------------------------------------------------------------
-
-
 def test_names_and_prompts_of_files_and_of_a_line(tmp_path: Path) -> None:
     (tmp_path / "names").write_text(
         "\ufeff# classes\n\nn1 = a dog, sitting\nn2=cat = feline\n", encoding="utf-8"

@@ -179,9 +179,6 @@ for spec, package, extra in {cases!r}:
     ]  # fmt: skip
 
 
-# --- devices --------------------------------------------------------------------------------------
-
-
 AVAILABLE, ABSENT = (SimpleNamespace(is_available=lambda at=at: at) for at in (True, False))
 
 

@@ -101,6 +101,3 @@ def test_modules_that_cannot_be_written(
     refused(module, r"ONNX files needs torch 2\.5 or newer, got 2\.")
     monkeypatch.setattr(torch_to_onnx, "_MAX_BYTES", 100)
     refused(module, r"'odd' has weights of .* limited to 2 GB")
-
-
-# --- models of libraries --------------------------------------------------------------------------
