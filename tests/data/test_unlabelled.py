@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from oodzoo.core.errors import InputError
+from oodzoo import ImageDomains, InputError
+from oodzoo.data.listing import Issue
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
 
 WriteImage = Callable[[Path], Path]
@@ -122,3 +123,25 @@ def test_folders_as_text(new: Path) -> None:
     assert parsed("a=b=c") == ("a=b=c", "a=b=c")
     shutil.rmtree(odd)
     assert parsed("a=b=c") == ("a", "b=c")
+
+
+def test_labelled_images_in_an_unlabelled_domain_are_a_leak(
+    photos: Path, tmp_path: Path, write_image: WriteImage
+) -> None:
+    for folder in ("apart", "mixed", "one"):
+        write_image(tmp_path / folder / "own.png")
+    shutil.copy(photos / "day/cat/1.png", tmp_path / "mixed/a.png")
+    shutil.copy(photos / "night/dog/2.png", tmp_path / "mixed/b.png")
+    shutil.copy(photos / "day/cat/1.png", tmp_path / "one/1.png")
+    unlabelled = [UnlabelledImages(tmp_path / folder) for folder in ("apart", "mixed", "one")]
+    data = ImageDomains(photos)
+    assert data.leaks() == data.leaks(unlabelled[:1]) == []
+    mixed, one = data.leaks(unlabelled)
+    assert mixed == Issue(
+        "leak",
+        "leak between domains: unlabelled domain 'mixed' also contains 2 images "
+        "('day/cat/1.png', 'night/dog/2.png'); predictions on it will look better than they are",
+        ("day/cat/1.png", "night/dog/2.png"),
+    )
+    assert one.paths == ("day/cat/1.png",)
+    assert "domain 'one' also contains image 'day/cat/1.png'; predictions" in one.message

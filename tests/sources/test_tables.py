@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from oodzoo.data.listing import Listing
 from oodzoo.data.sources.rows import list_columns
 from oodzoo.data.sources.table import list_table
 from oodzoo.data.sources.texts import read_texts
-
-WriteImage = Callable[[Path], Path]
 
 HEADER = "path,domain,label\n"
 ROWS = "day/cat/1.png,day,cat\nnight/dog/1.png,night,dog\n"

@@ -9,13 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 VIT = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "image_size": 32,
-    "patch_size": 8,
-}
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+    "image_size": 32, "patch_size": 8,
+}  # fmt: skip
 SQUASH = ("ViTImageProcessor", {"size": {"height": 32, "width": 32}})
 CROP = (
     "BitImageProcessor",

@@ -1,4 +1,4 @@
-"""Data sets: order, counts, fingerprint, and the problems that are found."""
+"""`ImageDomains`: fingerprint, checks, and the problems that are found."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from oodzoo import ImageDomains
-from oodzoo.data.listing import Issue
-from oodzoo.data.unlabelled import UnlabelledImages
-
-WriteImage = Callable[[Path], Path]
-Row = tuple[str, str, str, str]
 
 
 def test_fingerprint_is_that_of_its_definition() -> None:
@@ -118,25 +112,3 @@ def test_identical_images(photos: Path, copy: str, kinds: list[str]) -> None:
     assert (unreadable.kind, len(unreadable.paths)) == ("unreadable", 2)
     assert [issue.kind for issue in issues] == kinds
     assert {issue.paths for issue in issues} == {tuple(sorted(("day/cat/1.png", copy)))}
-
-
-def test_labelled_images_in_an_unlabelled_domain_are_a_leak(
-    photos: Path, tmp_path: Path, write_image: WriteImage
-) -> None:
-    for folder in ("apart", "mixed", "one"):
-        write_image(tmp_path / folder / "own.png")
-    shutil.copy(photos / "day/cat/1.png", tmp_path / "mixed/a.png")
-    shutil.copy(photos / "night/dog/2.png", tmp_path / "mixed/b.png")
-    shutil.copy(photos / "day/cat/1.png", tmp_path / "one/1.png")
-    unlabelled = [UnlabelledImages(tmp_path / folder) for folder in ("apart", "mixed", "one")]
-    data = ImageDomains(photos)
-    assert data.leaks() == data.leaks(unlabelled[:1]) == []
-    mixed, one = data.leaks(unlabelled)
-    assert mixed == Issue(
-        "leak",
-        "leak between domains: unlabelled domain 'mixed' also contains 2 images "
-        "('day/cat/1.png', 'night/dog/2.png'); predictions on it will look better than they are",
-        ("day/cat/1.png", "night/dog/2.png"),
-    )
-    assert one.paths == ("day/cat/1.png",)
-    assert "domain 'one' also contains image 'day/cat/1.png'; predictions" in one.message
