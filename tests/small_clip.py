@@ -26,24 +26,16 @@ def small_clip(folder: Path, *, bias: float | None = None, name: str = "clip") -
     from safetensors.torch import save_file
 
     torch.set_num_threads(1)
-    config = {
+    config: dict[str, Any] = {
         "embed_dim": WIDTH,
         "vision_cfg": {
-            "image_size": 32,
-            "layers": 2,
-            "width": 32,
-            "head_width": 16,
-            "patch_size": 8,
+            "image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8
         },
         "text_cfg": {
-            "context_length": 16,
-            "vocab_size": 49408,
-            "width": 16,
-            "heads": 2,
-            "layers": 1,
+            "context_length": 16, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1
         },
         **({} if bias is None else {"init_logit_bias": bias}),
-    }
+    }  # fmt: skip
     torch.manual_seed(0)
     whole = open_clip.CLIP(**config)
     home = folder / name

@@ -1,91 +1,157 @@
+"""Optional packages: what is said when one is missing or broken, and what needs none."""
+
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.test_collection import OPTIONAL, without
 
-from oodzoo.core.errors import InputError, MissingPackageError
-from oodzoo.core.packages import optional_package
+import oodzoo
+from oodzoo.core.errors import DiskError, InputError, MissingPackageError
+from oodzoo.core.packages import install_hint, optional_package
+from oodzoo.report.headline import steps
+from oodzoo.report.record import PredictorSummary, Run
 
-
-def test_an_installed_package_is_imported() -> None:
-    assert optional_package("json", extra="timm", purpose="this test") is json
-
-
-def test_a_missing_package_names_the_extra() -> None:
-    expected = 'this test needs the package no_such_package; .* "oodzoo\\[some-extra\\]"'
-    with pytest.raises(MissingPackageError, match=expected):
-        optional_package("no_such_package.part", extra="some-extra", purpose="this test")
-
-
-@pytest.mark.parametrize(
-    ("content", "kind", "message"),
-    [
-        ("import no_such_package", MissingPackageError, "needs the package no_such_package"),
-        ("raise OSError('wrong\\nABI')", InputError, "fails to import: wrong ABI"),
-    ],
+OPTIONAL = (
+    *("torch", "torchvision", "timm", "transformers", "open_clip", "sentence_transformers"),
+    *("onnx2torch", "onnxscript", "huggingface_hub", "pandas", "polars", "datasets", "webdataset"),
+    *("s3fs", "moto", "mlflow", "tensorboard", "ray", "playwright"),
 )
-def test_a_broken_package(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, kind: Any, message: str
-) -> None:
-    (tmp_path / "oodzoo_broken_package.py").write_text(content)
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(kind, match=message) as caught:
-        optional_package("oodzoo_broken_package", extra="timm", purpose="this test")
-    assert "\n" not in str(caught.value)
+WITHOUT = """
+import sys
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, *rest):
+        missing = name.partition(".")[0] in {packages!r}
+        return None if missing else self.finder.find_spec(name, *rest)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = map(Without, sys.meta_path)
+"""
+COLLECT = """
+import pytest
+
+plugins = ["-p", "no:cacheprovider", "-p", "no:xdist"]
+sys.exit(pytest.main(["--collect-only", "-qq", "-W", "ignore", *plugins]))
+"""
 
 
-def run_without(packages: tuple[str, ...], program: str, *arguments: str | Path) -> Any:
+def run_without(packages: Sequence[str], program: str, *arguments: str | Path) -> Any:
+    """Run a program that finds none of some packages, as if they were not installed."""
+    start = WITHOUT.replace("{packages!r}", repr(tuple(packages)))
     return subprocess.run(
-        [sys.executable, "-c", without(packages) + program, *map(str, arguments)],
+        [sys.executable, "-c", start + program, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
     )
 
 
-@pytest.mark.parametrize("command", ["run", "extract"])
-def test_packages_of_a_zoo_are_required_before_anything_else(tmp_path: Path, command: str) -> None:
+def test_every_error_is_an_input_error() -> None:
+    assert oodzoo.InputError is InputError
+    assert issubclass(InputError, ValueError)
+    assert issubclass(MissingPackageError, ImportError)
+    assert all(issubclass(error, InputError) for error in (DiskError, MissingPackageError))
+
+
+def test_an_installed_package_is_imported() -> None:
+    assert optional_package("json", extra="timm", purpose="this test") is json
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "message"),
+    [
+        (
+            None,
+            MissingPackageError,
+            'this test needs the package broken_package; .* "oodzoo.timm."',
+        ),
+        ("import no_such_package", MissingPackageError, "needs the package no_such_package"),
+        ("raise OSError('wrong\\nABI')", InputError, "fails to import: wrong ABI"),
+    ],
+)
+def test_a_missing_or_broken_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, kind: Any, message: str
+) -> None:
+    if content is not None:
+        (tmp_path / "broken_package.py").write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(kind, match=message) as caught:
+        optional_package("broken_package", extra="timm", purpose="this test")
+    assert "\n" not in str(caught.value)
+
+
+def test_packages_of_a_zoo_are_required_before_anything_else(tmp_path: Path, photos: Path) -> None:
+    program = """
+from pathlib import Path
+import oodzoo
+from oodzoo.cli import main
+try:
+    oodzoo.extract(sys.argv.pop(), 'timm/resnet10t.c3_in1k', 'store')
+except oodzoo.InputError as error:
+    print(error, Path('store').exists(), flush=True)
+main()
+"""
     out = tmp_path / "job"
-    where = ("--out" if command == "run" else "--store", out)
-    main = "from oodzoo.cli import main; main()"
-    done = run_without(OPTIONAL, main, command, "nowhere", "--zoo", "modern", *where)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == (
-        "oodzoo: --zoo modern needs the packages open-clip-torch, timm and torch; install them "
-        'with: pip install "oodzoo[open-clip,timm]"\n'
+    done = run_without(OPTIONAL, program, "run", "nowhere", "--zoo", "modern", "--out", out, photos)
+    needs = 'install them with: pip install "oodzoo[{}timm]"'.format
+    assert (done.returncode, done.stdout, done.stderr) == (
+        2,
+        f"the zoo needs the packages timm and torch; {needs('')} False\n",
+        (
+            "oodzoo: --zoo modern needs the packages open-clip-torch, timm and torch; "
+            f"{needs('open-clip,')}\n"
+        ),
     )
     assert not out.exists()
 
 
-def test_packages_of_a_zoo_are_required_in_python(photos: Path, tmp_path: Path) -> None:
-    program = (
-        "import oodzoo\n"
-        "try: oodzoo.extract(sys.argv[1], 'timm/resnet10t.c3_in1k', sys.argv[2])\n"
-        "except oodzoo.InputError as error: print(error)\n"
-    )
-    done = run_without(OPTIONAL, program, photos, tmp_path / "store")
-    assert done.stdout.startswith("the zoo needs the packages timm and torch; install them with")
-    assert not (tmp_path / "store").exists()
-
-
-def test_suggested_commands_say_what_to_install() -> None:
-    program = (
-        "from oodzoo.report.record import PredictorSummary, Run\n"
-        "from oodzoo.report.headline import steps\n"
-        "run = Run('oodzoo run', predictor=PredictorSummary('model', ('a',), 'digest'))\n"
-        "print(*(step.title for step in steps(run)), sep='\\n')\n"
-        "from oodzoo.core.packages import install_hint\n"
-        "print(install_hint('tune'), install_hint('torchvision', 'parquet'), sep='\\n')\n"
-    )
-    done = run_without(("onnx", "torch"), program)
-    assert done.stdout.splitlines()[2:] == [
+def test_suggested_commands_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for package in ("onnx", "torch"):
+        monkeypatch.setitem(sys.modules, package, None)
+    run = Run("oodzoo run", predictor=PredictorSummary("model", ("a",), "digest"))
+    assert [*(step.title for step in steps(run)), install_hint("tune")][2:] == [
         'Deploy it as one ONNX file (needs onnx: pip install "oodzoo[onnx]")',
         'needs onnx and torch: pip install "oodzoo[tune]"',
-        'needs torch: pip install "oodzoo[torchvision]"',
-    ], done.stderr
+    ]
+    assert (
+        install_hint("torchvision", "parquet") == 'needs torch: pip install "oodzoo[torchvision]"'
+    )
+
+
+def test_no_module_of_tests_needs_an_optional_package() -> None:
+    """They can be collected as on a fresh machine."""
+    found = run_without(OPTIONAL, COLLECT)
+    assert found.returncode == 0, found.stdout[-3000:]
+
+
+def test_the_package_runs_as_a_module_and_ctrl_c_while_it_is_imported_is_one_line() -> None:
+    def run(*arguments: str) -> Any:
+        command = [sys.executable, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    assert run("-m", "oodzoo", "--version") == (0, f"oodzoo {oodzoo.__version__}\n", "")
+    code = """
+import sys
+from oodzoo.__main__ import main
+
+class Interrupts:
+    def find_spec(self, name, *rest):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupts())
+main()
+"""
+    assert run("-c", code) == (130, "", "oodzoo: interrupted\n")

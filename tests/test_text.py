@@ -1,16 +1,19 @@
-"""Text for messages, terminals, CSV files and files that are shared."""
+"""Text and numbers for messages, terminals, CSV files and files that are shared."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import unicodedata
+from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from oodzoo.core.numbers import is_number, number, significant, span
 from oodzoo.core.text import (
     count,
     csv_cell,
@@ -25,38 +28,57 @@ from oodzoo.core.text import (
     without_folders,
 )
 
+URL = "see https://example.org/a/b and timm/resnet50"
+HF = "1/2 of 'hf/facebook/dinov2' (n/a)"
+
 
 @pytest.mark.parametrize(
-    ("n", "expected"), [(0, "0 models"), (1, "1 model"), (2, "2 models"), (12345, "12,345 models")]
-)
-def test_count(n: int, expected: str) -> None:
-    assert count(n, "model") == expected
-
-
-def test_durations() -> None:
-    assert [duration(s) for s in (59.9, 60, 3600)] == ["59.9 s", "1 min 0 s", "1 h 0 min"]
-
-
-def test_an_irregular_plural() -> None:
-    assert (count(1, "class", "classes"), count(3, "class", "classes")) == ("1 class", "3 classes")
-
-
-def test_one_line() -> None:
-    assert one_line(ValueError("two\n  lines\tof text")) == "two lines of text"
-    assert one_line(KeyboardInterrupt()) == "KeyboardInterrupt"
-    assert one_line(ValueError("x" * 200)) == "x" * 200
-    assert one_line(ValueError("x" * 201)) == "x" * 199 + "…"
-    assert one_line(ValueError("abcdef"), limit=4) == "abc…"
-
-
-def test_did_you_mean() -> None:
-    assert did_you_mean("logm", ["logme", "lda"]) == "did you mean logme?"
-    assert did_you_mean("resnet", ["resnet50", "resnet18"]) in (
-        "did you mean resnet50 or resnet18?",
-        "did you mean resnet18 or resnet50?",
-    )
-    assert did_you_mean("xyz", ["logme", "lda"]) == ""
-    assert did_you_mean("logme", []) == ""
+    ("found", "expected"),
+    [
+        (count(0, "model"), "0 models"),
+        (count(1, "model"), "1 model"),
+        (count(12345, "model"), "12,345 models"),
+        (count(1, "class", "classes"), "1 class"),
+        (count(3, "class", "classes"), "3 classes"),
+        ([duration(s) for s in (59.9, 60, 3600)], ["59.9 s", "1 min 0 s", "1 h 0 min"]),
+        (one_line(ValueError("two\n  lines\tof text")), "two lines of text"),
+        (one_line(KeyboardInterrupt()), "KeyboardInterrupt"),
+        (one_line(ValueError("x" * 200)), "x" * 200),
+        (one_line(ValueError("x" * 201)), "x" * 199 + "…"),
+        (one_line(ValueError("abcdef"), limit=4), "abc…"),
+        (did_you_mean("logm", ["logme", "lda"]), "did you mean logme?"),
+        (did_you_mean("layer1", ["layer12", "pool"]), "did you mean layer12?"),
+        (did_you_mean("xyz", ["logme", "lda"]), ""),
+        (did_you_mean("logme", []), ""),
+        (printable("a\x1b[31mb"), r"a\x1b[31mb"),
+        (printable("x\u202ey\u2066"), r"x\u202ey\u2066"),
+        (printable("one\ntwo\r\t\x9b"), r"one\ntwo\r\t\x9b"),
+        (printable("straße 猫 'C:\\new'"), "straße 猫 'C:\\new'"),
+        (without_folders("'/home/ada b/zoo/net.onnx' is gone"), "'net.onnx' is gone"),
+        (without_folders("no file at /home/ada/net.onnx: stop"), "no file at net.onnx: stop"),
+        (without_folders(r"cannot read C:\Users\ada\net.onnx"), "cannot read net.onnx"),
+        (without_folders(URL), URL),
+        (without_folders(HF), HF),
+        (some_of([]), ""),
+        (some_of(["x" * 100], 1), short_name("x" * 100)),
+        (some_of(["a", "b"], 1), "a, … 1 more"),
+        (unknown("it", "row", "pol", ["pool"]), "it has no row 'pol'; did you mean pool?"),
+        (unknown("it", "row", ("a",), ["pool"]), "it has no row ('a',); it has pool"),
+        (text_table(["domain", "n"], [["a", "12,000"], ["long name", ""]]),
+         "domain          n\na          12,000\nlong name"),
+        (text_table(["domain", "n"], []), "domain  n"),
+        (number(1234567, 0), "1,234,567"),
+        (number(-0.04, 1), "0.0"),
+        (number(-1.5, 1), "\N{MINUS SIGN}1.5"),
+        ([number(value, 2) for value in (None, math.nan, math.inf)], ["–"] * 3),
+        ([is_number(1), is_number(True)], [True, False]),
+        ([span(1, 3), span(-1, 3), span(1, None)], ["1–3", "\N{MINUS SIGN}1 to 3", "–"]),
+        ([significant(value) for value in (0, 1e-7, 2_974_377, -0.5)],
+         ["0", "1e\N{MINUS SIGN}07", "2,974,377", "\N{MINUS SIGN}0.500"]),
+    ],
+)  # fmt: skip
+def test_text(found: Any, expected: Any) -> None:
+    assert found == expected
 
 
 @given(st.text())
@@ -68,20 +90,7 @@ def test_printable_text_has_no_control_characters(text: str) -> None:
         assert shown == text
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("a\x1b[31mb", r"a\x1b[31mb"),
-        ("x\u202ey\u2066", r"x\u202ey\u2066"),
-        ("one\ntwo\r\t\x9b", r"one\ntwo\r\t\x9b"),
-        ("straße 猫 'C:\\new'", "straße 猫 'C:\\new'"),
-    ],
-)
-def test_printable(text: str, shown: str) -> None:
-    assert printable(text) == shown
-
-
-def is_number(cell: str) -> bool:
+def reads_as_number(cell: str) -> bool:
     try:
         float(cell)
     except ValueError:
@@ -99,38 +108,16 @@ def test_cells_of_csv_files(text: str) -> None:
     file = io.StringIO(newline="")
     csv.writer(file).writerow([csv_cell(text), "end"])
     cell, _ = next(csv.reader(io.StringIO(file.getvalue(), newline="")))
-    assert is_number(cell) or not cell.startswith(STARTS)
+    assert reads_as_number(cell) or not cell.startswith(STARTS)
     # as documented, removing one apostrophe restores the text
     assert re.sub(r"^'(?='*[=+\-@\t\r])", "", cell) == text
 
 
-@pytest.mark.parametrize("text", ["-1", "+3.5", "-1e5", "-inf", "cat", "", "'tis", "a=b"])
-def test_numbers_and_other_texts_stay(text: str) -> None:
-    assert csv_cell(text) == text
-
-
-@pytest.mark.parametrize("text", ["=1", "+a", "-1+1", "@x", "\t1", "\r1", "'=x", "-"])
-def test_formulas_get_an_apostrophe(text: str) -> None:
-    assert csv_cell(text) == f"'{text}"
-
-
-@pytest.mark.parametrize("value", [-1, -2.5, None, True])
-def test_values_that_are_not_text_stay(value: object) -> None:
-    assert csv_cell(value) is value
-
-
-@pytest.mark.parametrize(
-    ("text", "short"),
-    [
-        ("'/home/ada b/zoo/net.onnx' is gone", "'net.onnx' is gone"),
-        ("no file at /home/ada/net.onnx: stop", "no file at net.onnx: stop"),
-        (r"cannot read C:\Users\ada\net.onnx", "cannot read net.onnx"),
-        ("see https://example.org/a/b and timm/resnet50", None),
-        ("1/2 of 'hf/facebook/dinov2' (n/a)", None),
-    ],
-)
-def test_without_folders(text: str, short: str | None) -> None:
-    assert without_folders(text) == (text if short is None else short)
+def test_only_formulas_get_an_apostrophe() -> None:
+    for same in ("-1", "+3.5", "-1e5", "-inf", "cat", "", "'tis", "a=b", -1, -2.5, None, True):
+        assert csv_cell(same) is same
+    for text in ("=1", "+a", "-1+1", "@x", "\t1", "\r1", "'=x", "-"):
+        assert csv_cell(text) == f"'{text}"
 
 
 @given(st.text(), st.integers(3, 60))
@@ -140,23 +127,3 @@ def test_short_names_are_short_and_printable(name: str, most: int) -> None:
     assert short == printable(short)
     if len(printable(name)) <= most:
         assert short == printable(name)
-
-
-def test_lists_of_names_are_short() -> None:
-    assert some_of([]) == ""
-    assert some_of(["x" * 100], 1) == short_name("x" * 100)
-    assert some_of(["a", "b"], 1) == "a, … 1 more"
-
-
-def test_unknown_names_are_quoted_with_what_there_is() -> None:
-    assert (
-        unknown("it", "row", "pol", ["pool", "single"]) == "it has no row 'pol'; did you mean pool?"
-    )
-    assert unknown("it", "row", ("a",), ["pool"]) == "it has no row ('a',); it has pool"
-
-
-def test_a_table_of_text_is_aligned() -> None:
-    assert text_table(["domain", "n"], [["a", "12,000"], ["long name", ""]]) == (
-        "domain          n\na          12,000\nlong name"
-    )
-    assert text_table(["domain", "n"], []) == "domain  n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import pickle
@@ -16,7 +15,7 @@ from PIL import Image
 from oodzoo.core.errors import InputError
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import find_file, remove_files, write_file
-from oodzoo.data import contents, files
+from oodzoo.data import files
 from oodzoo.data.contents import hashes, inspect, inspect_images, read_contents
 from oodzoo.data.files import (
     MAX_FILE_BYTES,
@@ -29,12 +28,9 @@ from oodzoo.data.files import (
     StoredFile,
     TextFile,
     UnreadableImageError,
-    _read_local,
     absolute,
-    modality_of,
     read_bytes,
 )
-from oodzoo.data.listing import explaining_errors
 
 CONTENT = b"P6 1 1 255 abc"
 TEXT = "naïve 犬"
@@ -102,32 +98,6 @@ def test_every_kind_gives_its_bytes_also_after_a_journey(
     assert [read_bytes(file) for file in moved] == [CONTENT] * 3
 
 
-def test_texts() -> None:
-    file = TextFile(TEXT, "row 3 of reviews.csv")
-    assert read_bytes(file) == TEXT.encode()
-    assert file.size() == len(TEXT.encode())
-    assert read_bytes(TextFile("a\ud800b", "row 0")) == b"a?b"  # half of a character
-    assert modality_of([file]) == "text"
-    assert modality_of([LocalFile("a.png")]) == modality_of([]) == "image"
-
-
-def test_a_local_copy_that_is_removed_before_it_is_read(tmp_path: Path) -> None:
-    paths: list[Path] = []
-
-    def read(path: Path) -> bytes:
-        if not paths:
-            path.unlink()
-        paths.append(path)
-        return path.read_bytes()
-
-    assert _read_local(remote("1.ppm"), read) == CONTENT
-    assert paths[0] == paths[1]
-    paths.clear()
-    (tmp_path / "1.ppm").write_bytes(CONTENT)
-    with pytest.raises(FileNotFoundError):
-        _read_local(LocalFile(str(tmp_path / "1.ppm")), read)
-
-
 def gone() -> RemoteImage:
     file = remote("gone.ppm")
     remove_files([Url(file.file.url)])
@@ -174,101 +144,31 @@ def test_files_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             read_bytes(file)
 
 
-def test_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "1.png"
-    path.write_bytes(CONTENT)
-    before = path.stat()
-    path.write_bytes(CONTENT + b"more")
-    monkeypatch.setattr(Path, "stat", lambda *_, **__: before)
-    with pytest.raises(UnreadableImageError, match="changed while it was read") as caught:
-        read_bytes(path)
-    assert caught.value.transient
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
-def test_file_without_permission_is_a_transient_error(tmp_path: Path) -> None:
-    (tmp_path / "1.png").write_bytes(CONTENT)
-    (tmp_path / "1.png").chmod(0)
-    with pytest.raises(UnreadableImageError, match="Permission denied") as caught:
-        read_bytes(tmp_path / "1.png")
-    assert caught.value.transient
-
-
-def test_errors_while_listing_name_the_file_or_else_the_source(tmp_path: Path) -> None:
-    missing = f"{str(tmp_path / 'x')!r}: No such file or directory"
-    eio = OSError(errno.EIO, os.strerror(errno.EIO))
-    for error, words in (
-        (None, missing),
-        (eio, "'source': Input/output error"),
-        (OSError("of a library"), "'source': of a library"),
-    ):
-        with pytest.raises(InputError) as caught, explaining_errors("source"):
-            (tmp_path / "x").stat() if error is None else _raise(error)
-        assert str(caught.value) == f"cannot read {words}"
-
-
-def _raise(error: Exception) -> None:
-    raise error
-
-
-# --- hashing and inspecting -----------------------------------------------------------------------
-
-
-class Slices(list[ImageFile]):
-    """Counts how often a part of it was taken."""
-
-    taken = 0
-
-    def __getitem__(self, at: Any) -> Any:
-        self.taken += 1
-        return super().__getitem__(at)
-
-
-def test_few_of_many_files_are_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contents, "READ_AHEAD", 3)
-    files = Slices(EmbeddedFile(b"%d" % n) for n in range(1000))
-    found = read_contents(files)
-    digests = [next(found).digest]
-    assert files.taken == 4
-    digests += [content.digest for content in found]
-    assert digests == [hashlib.sha256(b"%d" % n).hexdigest() for n in range(1000)]
-
-
 def test_facts_of_each_image_in_order(tmp_path: Path) -> None:
-    sizes = [(3 + n, 5) for n in range(40)]
-    for n, size in enumerate(sizes):
-        mode, suffix = [("RGB", "png"), ("L", "jpg")][n % 2]
-        Image.new(mode, size, n + 1).save(tmp_path / f"{n}.{suffix}")
-    paths = {f"{n}.{['png', 'jpg'][n % 2]}": tmp_path for n in range(40)}
-    given: dict[str, ImageFile] = {p: LocalFile(str(to / p)) for p, to in paths.items()}
+    names = [f"{n}.{['png', 'jpg'][n % 2]}" for n in range(40)]
+    for n, name in enumerate(names):
+        Image.new(["RGB", "L"][n % 2], (3 + n, 5), n + 1).save(tmp_path / name)
     (tmp_path / "6.png").write_text("this is no picture")
     (tmp_path / "9.jpg").unlink()
+    given: dict[str, ImageFile] = {name: LocalFile(str(tmp_path / name)) for name in names}
     calls: list[tuple[int, int]] = []
     found = inspect_images(list(given.values()), lambda done, total: calls.append((done, total)))
     assert calls == [(16, 40), (32, 40), (40, 40)]
-    good = [n for n in range(40) if n not in (6, 9)]
-    assert found.problems == {
-        6: "not an image that Pillow can identify", 9: "No such file or directory"
-    }  # fmt: skip
-    contents = {n: (tmp_path / p).read_bytes() for n, p in enumerate(paths) if n != 9}
-    assert found.digests == tuple(
-        hashlib.sha256(contents[n]).hexdigest() if n != 9 else None for n in range(40)
-    )
-    assert [found.n_bytes[n] for n in good] == [len(contents[n]) for n in good]
-    assert (found.n_bytes[6], found.n_bytes[9]) == (18, 0)
-    assert [(found.width[n], found.height[n]) for n in good] == [sizes[n] for n in good]
-    assert not found.width[[6, 9]].any()
-    pairs = [("PNG", "RGB"), ("JPEG", "L")]
-    assert [found.kinds[found.kind[n]] for n in good] == [pairs[n % 2] for n in good]
-    assert [bool(found.is_grey[n]) for n in good] == [n % 2 == 1 for n in good]
     unread = {"9.jpg": "No such file or directory"}
-    assert found.hashes(list(paths)) == (found.digests, unread)
+    not_image = "not an image that Pillow can identify"
+    assert found.problems == {6: not_image, 9: unread["9.jpg"]}
+    contents = [(tmp_path / name).read_bytes() if name not in unread else None for name in names]
+    assert found.digests == tuple(c and hashlib.sha256(c).hexdigest() for c in contents)
+    assert list(found.n_bytes) == [len(content or b"") for content in contents]
+    kinds = [("PNG", "RGB"), ("JPEG", "L")]
+    for n in set(range(40)) - {6, 9}:
+        facts = (found.width[n], found.height[n], found.kinds[found.kind[n]], found.is_grey[n])
+        assert facts == (3 + n, 5, kinds[n % 2], n % 2 == 1)
+    assert not found.width[[6, 9]].any()
+    assert found.hashes(names) == (found.digests, unread)
     decoded = inspect(given)
-    assert {path: c.problem for path, c in decoded.items() if c.problem} == {
-        "6.png": "not an image that Pillow can identify", **unread
-    }  # fmt: skip
-    assert [content.problem for content in read_contents(list(given.values()))] == [
-        unread.get(path) for path in given
-    ]
-    assert hashes(decoded) == found.hashes(list(paths))
+    problems = {path: c.problem for path, c in decoded.items() if c.problem}
+    assert problems == {"6.png": not_image, **unread}
+    assert [c.problem for c in read_contents(list(given.values()))] == list(map(unread.get, names))
+    assert hashes(decoded) == found.hashes(names)
     assert inspect_images([]).digests == ()

@@ -17,31 +17,21 @@ from oodzoo.core.errors import InputError
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.proposals import (
     MIN_IMAGES,
-    PERIODS,
     Candidate,
-    as_table,
     candidates,
     describe,
-    equal_parts,
-    find_candidate,
     in_order,
     is_request,
     label_sets,
-    period_of,
     propose_for,
     read_dates,
-    reasons,
 )
 from oodzoo.data.sources.columns import as_texts, read_metadata
 from oodzoo.tasks import CLASSIFICATION, Task
 
-DAYS = st.dates(date(1900, 1, 1), date(2100, 12, 31))
 LABELS = [(label,) for label in "abc" * 40]
 CAMERAS = ["canon"] * 60 + ["sony"] * 60
 DATES = [f"20{18 + row % 2}-0{1 + row // 2 % 6}-01" for row in range(120)]
-
-
-# --- columns --------------------------------------------------------------------------------------
 
 
 def test_values_as_text() -> None:
@@ -52,55 +42,14 @@ def test_values_as_text() -> None:
     assert read_metadata(table, ["y"], table.__getitem__) == {"camera": ["c"]}
 
 
-@pytest.mark.parametrize(
-    ("text", "known"),
-    [
-        ("2019-07-31", True),
-        ("2019-07-31T23:59:59", True),
-        ("2019-07-31 10:00", True),
-        ("2019/07/31", True),
-        ("20190731", True),
-        ("2019:07:31 10:00:00", True),
-        ("2019-07-31T10:00:00Z", True),
-        *((text, False)
-          for text in ("summer", "12", "2019", "31.07.2019", "1234-05-06", "2019-13-01")),
-    ],
-)  # fmt: skip
-def test_dates_in_usual_forms(text: str, known: bool) -> None:
-    assert read_dates([text, None]) == ([date(2019, 7, 31), None] if known else None)
-    assert read_dates([None, None]) is None
-
-
-@given(DAYS, DAYS, st.sampled_from(PERIODS))
-def test_names_of_periods_are_ordered_as_days(one: date, other: date, period: str) -> None:
-    earlier, later = sorted([one, other])
-    assert period_of(earlier, period) <= period_of(later, period)
-    same = {"year": one.year == other.year, "month": one.timetuple()[:2] == other.timetuple()[:2]}
-    if period in same:
-        assert (period_of(one, period) == period_of(other, period)) == same[period]
-
-
-@given(st.lists(DAYS | st.none(), min_size=1, max_size=40), st.integers(2, 5))
-def test_equal_parts_are_consecutive_and_keep_days_whole(
-    dates: list[date | None], parts: int
-) -> None:
-    names = equal_parts(dates, parts)
-    assert [name is None for name in names] == [day is None for day in dates]
-    known = sorted((day, name) for day, name in zip(dates, names, strict=True) if day and name)
-    order = list(dict.fromkeys(name for _, name in known))
-    assert len(order) <= parts
-    assert [name for _, name in known] == sorted((n for _, n in known), key=order.index)
-    assert len({day for day, _ in known}) == len(set(known))
-
-
-def test_quarters_and_parts_of_equal_size() -> None:
-    names = [period_of(date(2020, month, 1), "quarter") for month in range(1, 13)]
-    assert names == [f"2020-Q{quarter}" for quarter in (1, 2, 3, 4) for _ in range(3)]
-    parts = equal_parts([date(2020, 1, day) for day in range(1, 21)], 4)
-    assert parts[::5] == [f"2020-01-{d:02d} to 2020-01-{d + 4:02d}" for d in (1, 6, 11, 16)]
-
-
-# --- candidates -----------------------------------------------------------------------------------
+def test_dates_in_usual_forms() -> None:
+    for text in (
+        "2019-07-31", "2019-07-31T23:59:59", "2019-07-31 10:00", "2019/07/31", "20190731",
+        "2019:07:31 10:00:00", "2019-07-31T10:00:00Z",
+    ):  # fmt: skip
+        assert read_dates([text, None]) == [date(2019, 7, 31), None]
+    for other in ("summer", "12", "2019", "31.07.2019", "1234-05-06", "2019-13-01", None):
+        assert read_dates([other, None]) is None
 
 
 def one(values: Sequence[str | None], labels: Sequence[Collection[str]] = LABELS) -> Candidate:
@@ -171,13 +120,6 @@ def test_small_and_missing_values_are_assemble(
         assert found.classes == found.evenness == found.score == 1.0
 
 
-def test_half_of_the_classes_are_enough() -> None:
-    labels = [(c,) for c in "abcd" * 30]
-    assert (
-        one([{"a": "0", "b": "0", "c": "1", "d": "1"}[c] for (c,) in labels], labels).reason == ""
-    )
-
-
 def test_dates_are_cut_into_periods_and_copies_are_not_proposed_twice() -> None:
     found = {each.name: each for each in candidates({"taken": DATES}, LABELS)}
     assert found.keys() == {"taken:year", "taken:quarter", "taken:month", "taken:4"}
@@ -206,59 +148,12 @@ def test_order_of_candidates() -> None:
     assert Candidate("c", classes=1, evenness=0.5, separability=0.5).score == 0.25
 
 
-def test_finding_and_showing_candidates() -> None:
-    columns = {"camera": [*CAMERAS], "taken": [text[:4] + "-01-01" for text in DATES]}
-    found = candidates({**columns, "id": ["1"] * 120}, LABELS)
-    assert find_candidate("camera", found, "t.csv").name == "camera"
-    assert find_candidate("taken", found, "t.csv").name == "taken:year"
-    with pytest.raises(InputError, match=r"^'t.csv' has no column 'camra' .* did you mean camera"):
-        find_candidate("camra", found, "t.csv")
-    with pytest.raises(InputError, match=r"^the column 'id' of 't.csv' cannot .* same value"):
-        find_candidate("id", found, "t.csv")
-    few = candidates({"camera": [*CAMERAS], "id": ["1"] * 120}, LABELS)
-    header, rows = as_table(few, "camera", "used")
-    assert header == ["proposal", "domains", "smallest", "classes", "evenness", ""]
-    assert rows == [["camera", "2", "60", "100 %", "1.00", "used"]]
-    assert reasons(few) == ["id cannot be used: the same value for all images."]
-    assert few[0].to_dict()["domains"] == {"canon": 60, "sony": 60}
-
-
-# --- domains of a listing -------------------------------------------------------------------------
-
-GIVEN = ["day", "night"] * 60
 NONE = ["all"] * 120
 
 
 def listing(domains: list[str], **metadata: Sequence[str | None]) -> Listing:
     samples = [Sample(f"{row}", domain, "ab"[row % 2]) for row, domain in enumerate(domains)]
     return Listing("t.csv", samples, metadata={name: [*v] for name, v in metadata.items()})
-
-
-@pytest.mark.parametrize(
-    ("given", "request_", "metadata", "domains", "by", "kept"),
-    [
-        # `id` is of no use
-        (NONE, "propose", {"camera": CAMERAS, "id": ["1"] * 120}, CAMERAS, "camera", {"camera"}),
-        (GIVEN, "propose", {"camera": CAMERAS}, GIVEN, None, {"camera"}),
-        (GIVEN, "column:camera", {"camera": CAMERAS}, CAMERAS, "camera", {"camera", "domain"}),
-        (NONE, "one", {"camera": CAMERAS}, NONE, None, {"camera"}),
-        (NONE, "propose", {"id": ["1"] * 120}, NONE, None, set()),
-        (GIVEN, "one", {}, NONE, None, set()),
-    ],
-)
-def test_requests(
-    given: list[str],
-    request_: str,
-    metadata: dict[str, list[str]],
-    domains: list[str],
-    by: str | None,
-    kept: set[str],
-) -> None:
-    found = propose_for(listing(given, **metadata), request_)
-    assert [sample.domain for sample in found.listing.samples] == domains
-    assert (found.by, set(found.listing.metadata)) == (by, kept)
-    assert [each.name for each in found.candidates] == list(metadata)
-    assert found.listing.metadata.get("domain", GIVEN) == GIVEN
 
 
 def test_what_is_a_request_and_what_are_labels() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,6 @@ Expected = list[tuple[str, str]]
             ("one class", "domain 'b' has images of one class only, 'cat'"),
             ("missing class", ("domain 'a' has no images of class 'cow'; domain 'd' has no images "
              "of class 'cat'"))]),
-        (issues.missing_labels({"day": {"a": 1}, "night": {"a": 1}}), []),
         (issues.missing_labels(LABELS), [
             ("unused label", "no image has the label 'c'"),
             ("missing label", "domain 'day' has no images with the label 'b'")]),
@@ -109,12 +108,10 @@ Expected = list[tuple[str, str]]
         (issues.different_mixtures({"a": 26.0, "b": 50.0, "c": 35.0}, CHANCE), [
             ("label shift", ("the mixture of classes differs from that of the other domains: label "
              "shift 35 % in 'c', 26 % in 'a'"))]),
-        (issues.different_sizes({}), []),
         (issues.different_sizes({"a": (32, 64), "b": (500, 127)}), []),
         (issues.different_sizes({"a": (32, 64), "c": (64, 64), "b": (500, 128)}), [
             ("sizes", ("the domains differ in size: median 32×64 in 'a' and 500×128 in 'b'; "
              "resolution alone tells them apart"))]),
-        (issues.small_images([]), []),
         (issues.small_images(list("abcde")), [
             ("small", ("5 images with a side below 32 pixels, unlike the rest of the domain: 'a', "
              "'b', 'c', and 2 more"))]),
@@ -139,11 +136,9 @@ Expected = list[tuple[str, str]]
           for right, wrong in (("dog", "dgo"), ("dog", "dogs"), ("elephant", "elefant"),
             ("elephant", "lephant"), ("giraffe", "girafe"))),
         (similar("cat bat", "cat bat"), []),  # a domain has both, so they differ
-        (similar("cat bat", "cat"), []),
         (similar("lot1 x", "lot2 x"), []),  # numbers tell apart
         (similar("0 8", "0 9"), []),
         (similar("ox dog", "ax dog"), []),  # too short to tell
-        (similar("horse", "hotel"), []),
         (similar("a1b a2c a3d a4e a5f a6g a7h", "A1B A2C A3D A4E A5F A6G A7H"), [
             ("similar classes", ("names of classes look alike: 'A1B' and 'a1b', 'A2C' and 'a2c', "
              "'A3D' and 'a3d', 'A4E' and 'a4e', 'A5F' and 'a5f', and 2 more"))]),
@@ -155,23 +150,6 @@ def test_kinds_and_messages(found: Iterable[Issue], expected: Expected) -> None:
     for issue in given:
         assert str(issue) == (f"{issue.message}; {issue.advice}" if issue.advice else issue.message)
         assert issue.advice or issue.kind in ("new",)
-
-
-def test_paths_of_issues() -> None:
-    assert issues.find_identical(["b", None, "a", "b", None, "c", "a", "b"]) == [(0, 3, 7), (2, 6)]
-    (leak,) = identical(PAIRS, "0011223344")
-    assert leak.paths == tuple(sample.path for sample in PAIRS)
-    (unreadable,) = issues.unreadable_images({"a": "truncated", "b": "empty"})
-    assert unreadable.paths == ("a", "b")
-    (small,) = issues.small_images(list("abcde"))
-    assert small.paths == tuple("abcde")
-    given = [("x", "1", ("a",)), ("x", "2", ("b", "c"), "do this"), ("empty class", "3")]
-    joined, empty = listed(*given)
-    assert (joined.paths, joined.advice) == (("a", "b", "c"), "do this")
-    assert empty.advice == "add images or remove the folder"
-
-
-# --- of images on a disk ----------------------------------------------------------------------
 
 
 def save(path: Path, size: tuple[int, int], colour: tuple[int, int, int]) -> None:
@@ -188,31 +166,3 @@ def test_image_that_is_small_unlike_the_rest_of_its_domain(tmp_path: Path) -> No
         save(tmp_path / f"{domain}/cat/large enough.png", (32, 200), (1, 1, side))
     (issue,) = ImageDomains(tmp_path).check()
     assert (issue.kind, issue.paths) == ("small", ("night/cat/small.png",))
-
-
-def test_domain_of_tiny_images_differs_in_size(tmp_path: Path) -> None:
-    for n, label in enumerate(["cat", "dog"]):
-        save(tmp_path / f"day/{label}/1.png", (4, 4), (n, 0, 0))
-        save(tmp_path / f"night/{label}/1.png", (16, 20 + n), (n, 0, 0))
-    (issue,) = ImageDomains(tmp_path).check()
-    assert (issue.kind, issue.paths) == ("sizes", ())
-    assert "median 4×4 in 'day' and 16×20 in 'night'" in issue.message
-
-
-@pytest.mark.parametrize(
-    ("cells", "kind", "words"),
-    [
-        ({"a/x": 40, "a/y": 10, "b/x": 10, "b/y": 40}, "label shift", "60 % in 'a', 60 % in 'b'"),
-        ({"a/x": 40, "b/x": 40, "b/y": 40, "c/x": 40, "c/y": 40}, "one class", "domain 'a'"),
-    ],
-)
-def test_mixtures_of_classes(
-    cells: dict[str, int], kind: str, words: str, tmp_path: Path,
-    write_image: Callable[[Path], Path],
-) -> None:  # fmt: skip
-    for cell, n in cells.items():
-        for i in range(n):
-            write_image(tmp_path / cell / f"{i}.png")
-    (issue,) = ImageDomains(tmp_path).quick_check()
-    assert issue.kind == kind
-    assert words in issue.message

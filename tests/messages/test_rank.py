@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.ranking.data import simulate_models
 from tests.ranking.test_tasks import models
 
@@ -16,8 +15,6 @@ import oodzoo
 from oodzoo import InputError
 from oodzoo.extraction.source import ArraySource, Facts
 from oodzoo.ranking.constraints import Constraints, apply
-from oodzoo.ranking.ranker import rank_for_test_domains
-from oodzoo.ranking.top_k import parse_top_k
 
 F, Y, D = simulate_models({"a": 0.5, "b": 1.0})
 NUMBERS, LABELS = models("regression"), models("multilabel")
@@ -39,7 +36,6 @@ def put(value: float) -> Any:
     ("data", "says"),
     [
         (({}, Y, D), "got an empty dict"),
-        ((F, Y[:-1], D), "y has 159 rows, 'domains' has 160"),
         ((F, Y, None), "need the label"),
         ((F["a"], Y, D), "features must be a dict .* got ndarray"),
         (({"a": F["a"][:, 0]}, Y, D), r"must be \(n, d\)"),
@@ -47,9 +43,7 @@ def put(value: float) -> Any:
         ((put(np.inf), Y, D), "is infinite"),
         ((F, Y, np.full(len(Y), "x")), "at least 2 domains are needed .* got 1: 'x'"),
         ((F, Y + 0.5, D), "could be classes or numbers to predict; say which with"),
-        ((F, np.full(len(Y), 0.5), D), "could be classes or numbers"),
         ((F, [None, *Y.astype(str)[1:]], D), "got None"),
-        (({"a": None}, Y, D), r"must be \(n, d\)"),
         (({"a": [[1.0], [1.0, 2.0]]}, Y, D), "are not an array"),
         (({"domains": F["a"]}, Y, D[:-1]), "'domains' has 159"),
         (
@@ -73,7 +67,6 @@ TARGET = dict.fromkeys(F, F["a"][:30])
     ("data", "options", "says"),
     [
         ((F, Y, D), {"score": "logmee"}, "unknown score 'logmee'; did you mean logme"),
-        ((F, Y, D), {"score": "acuracy"}, "unknown score 'acuracy'; did you mean accuracy"),
         ((F, Y, D), {"stability": "mild"}, "'mild'; expected one of robust, paper"),
         *(
             ((F, Y, D), {"score": score, "target": TARGET}, f"score 'unseen' only, got '{score}'")
@@ -81,11 +74,7 @@ TARGET = dict.fromkeys(F, F["a"][:30])
         ),
         (NUMBERS, {"score": "accuracy"}, "explained_variance, logme"),
         (NUMBERS, {"score": "knn"}, "is not for labels of the kind regression; use one of unseen"),
-        (
-            LABELS,
-            {"score": "h_score", "task": "multilabel"},
-            "exact_match, logme",
-        ),
+        (LABELS, {"score": "h_score", "task": "multilabel"}, "exact_match, logme"),
         (LABELS, {"score": "explained_variance", "task": "multilabel"}, "of the kind multilabel"),
         (NUMBERS, {"target": TARGET}, "images of the target are used for classes only"),
         ((F, Y, D), {"score": lambda X, y: np.nan}, "must be a finite number, got nan"),
@@ -97,9 +86,6 @@ TARGET = dict.fromkeys(F, F["a"][:30])
                 ({"xyz": 1}, "unknown domain 'xyz'; expected one of d0, d1, d2, d3"),
                 ({"d0": -1}, "domain 'd0' must be a finite number of at least 0, got -1"),
                 ({"d0": float("nan")}, "got nan"),
-                ({"d0": float("inf")}, "got inf"),
-                ({"d0": "2"}, "got '2'"),
-                ({"d0": True}, "got True"),
                 ({"d0": None}, "got None"),
                 (dict.fromkeys(("d0", "d1", "d2", "d3"), 0.0), "all domains are 0"),
                 ([1, 1, 1], "must be a dict {domain: weight}, got list"),
@@ -109,21 +95,6 @@ TARGET = dict.fromkeys(F, F["a"][:30])
 )
 def test_options(data: Any, options: dict[str, Any], says: str) -> None:
     refused(says, oodzoo.rank, *data, **options)
-
-
-@pytest.mark.parametrize("score", ["zood", "accuracy", "logme"])
-def test_one_class(score: str) -> None:
-    for ranked in (oodzoo.rank, rank_for_test_domains):
-        says = r"one class, 'cat' \(160 samples\)"
-        refused(says, ranked, F, ["cat"] * len(Y), D, score=score)
-
-
-@pytest.mark.parametrize("wrong", [0, -1, True, [], [3, 0], 2.0, "all", "3", None])
-def test_numbers_of_models(wrong: Any) -> None:
-    refused(r"top_k must be a positive integer, several .* or 'auto'", parse_top_k, wrong)
-
-
-# --- constraints ----------------------------------------------------------------------------------
 
 
 class Described(ArraySource):
@@ -146,116 +117,41 @@ ZOO = Described(
         "unknown": Facts(8),
     }
 )
-SLOW, TOO_LARGE = "more than 14 ms per image", "more than {} parameters"
 
 
-@pytest.mark.parametrize(
-    ("values", "kept", "reasons"),
-    [
-        ({}, ["small", "large", "quick", "unmeasured", "unknown"], {}),
-        ({"max_ms": 14}, ["small", "quick"], {"large": SLOW, "unknown": "time per image unknown"}),
-        *(
-            (
-                {"max_parameters": limit},
-                ["small", "quick", "unmeasured"],
-                {"large": TOO_LARGE.format(limit), "unknown": "number of parameters unknown"},
-            )
-            for limit in (20e6, 20_000_000, "20M", " 20m ", "20000K", "0.02B", "2e7")
-        ),
-        ({"licence": "mit"}, ["small", "unmeasured"], {"unknown": "licence unknown"}),
-        ({"licence": "MIT, apache-2.0"}, ["small", "large", "unmeasured"], {}),
-        ({"licence": ["apache-*", "cc-by-*"]}, ["large", "quick"], {}),
-        ({"licence": "*"}, ["small", "large", "quick", "unmeasured"], {}),
-        (
-            {"max_ms": 20, "licence": "mit"},  # the first violated constraint is the reason
-            ["small"],
-            {"large": "more than 20 ms per image", "quick": "licence other than mit"},
-        ),
-    ],
-)
-def test_models_that_meet_constraints(
-    values: dict[str, Any], kept: list[str], reasons: dict[str, str]
-) -> None:
-    found, dropped = apply(ZOO, Constraints(**values))
-    assert list(found) == kept
-    assert set(dropped) == set(ZOO.models) - set(kept)
-    assert dropped | reasons == dropped
+def test_limits_may_be_text_and_the_first_violated_one_is_the_reason() -> None:
+    for limit in (20e6, "20M", " 20m ", "20000K", "0.02B", "2e7"):
+        kept, dropped = apply(ZOO, Constraints(max_parameters=limit))
+        assert list(kept) == ["small", "quick", "unmeasured"]
+        assert dropped == {
+            "large": f"more than {limit} parameters", "unknown": "number of parameters unknown"
+        }  # fmt: skip
+    for licence, expected in (
+        ("MIT, apache-2.0", ["small", "large", "unmeasured"]),
+        (["apache-*", "cc-by-*"], ["large", "quick"]),
+    ):
+        assert list(apply(ZOO, Constraints(licence=licence))[0]) == expected
+    assert apply(ZOO, Constraints(max_ms=20, licence="mit"))[1] == {
+        "large": "more than 20 ms per image", "quick": "licence other than mit",
+        "unmeasured": "time per image unknown", "unknown": "time per image unknown",
+    }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("values", "says"),
-    [
+def test_constraints_that_cannot_be_met() -> None:
+    for values, says in (
         ({"max_ms": 10}, "--max-ms 10: the fastest, 'small', takes 12.35 ms"),
-        (
-            {"max_parameters": 25, "licence": "mit"},
-            "--max-parameters 25: the smallest, 'small', has 5,000,000",
-        ),
-        (
-            {"licence": "gpl*,bsd"},
-            r"--licence gpl\*,bsd: licences are Apache-2.0, CC-BY-NC-4.0, mit",
-        ),
-        (
-            {"max_ms": 13, "max_parameters": "30M", "licence": "apache-2.0"},
-            "all constraints: 1 of 5 meet --max-ms 13, 3 of 5 meet --max-parameters 30M, 1 of .*",
-        ),
-    ],
-)
-def test_no_model_meets_constraints(values: dict[str, Any], says: str) -> None:
-    refused(f"^no model meets {says}$", apply, ZOO, Constraints(**values))
-    arrays = ArraySource({"a": np.zeros((2, 1))}, [0, 1], ["a", "b"])  # have no known costs
-    refused("no model meets", apply, arrays, Constraints(**values))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *[("max_ms", value) for value in (0, -1, math.nan, math.inf, True, "10", [1])],
-        *[("max_parameters", v) for v in (0, -5e6, math.nan, True, "", "M", "25Q", "-3M", "nanM")],
-        *[("licence", value) for value in ("", " ", "mit,,bsd", [], ["mit", ""], [None])],
-    ],
-)
-def test_bad_constraints(name: str, value: Any) -> None:
-    with pytest.raises(InputError) as caught:
-        Constraints(**{name: value})
-    text = str(caught.value)
-    assert text.startswith(f"{name} must be")
-    assert text.endswith(f"got {value!r}")
-    assert "\n" not in text
-
-
-FACTS = st.builds(
-    Facts,
-    st.just(8),
-    st.none() | st.integers(1, 9),
-    st.none() | st.integers(1, 9),
-    st.none() | st.sampled_from(["mit", "bsd"]),
-)
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    facts=st.dictionaries(st.sampled_from("abcdef"), FACTS, min_size=1),
-    max_ms=st.none() | st.integers(1, 9),
-    max_parameters=st.none() | st.integers(1, 9),
-    licence=st.none() | st.sampled_from(["mit", "bsd", "*"]),
-)
-def test_kept_are_those_that_meet_all(
-    facts: dict[str, Facts],
-    max_ms: float | None,
-    max_parameters: float | None,
-    licence: str | None,
-) -> None:
-    expected = [
-        model
-        for model, f in facts.items()
-        if (max_ms is None or (f.milliseconds is not None and f.milliseconds <= max_ms))
-        and (max_parameters is None or (f.parameters or 99) <= max_parameters)
-        and (licence is None or (f.licence is not None and licence in ("*", f.licence)))
-    ]
-    constraints = Constraints(max_ms, max_parameters, licence)
-    if expected:
-        kept, dropped = apply(Described(facts), constraints)
-        assert list(kept) == expected
-        assert set(dropped) == set(facts) - set(expected)
-    else:
-        refused("no model meets", apply, Described(facts), constraints)
+        ({"licence": "gpl*,bsd"},
+         r"--licence gpl\*,bsd: licences are Apache-2.0, CC-BY-NC-4.0, mit"),
+        ({"max_ms": 13, "max_parameters": "30M", "licence": "apache-2.0"},
+         "all constraints: 1 of 5 meet --max-ms 13, 3 of 5 meet --max-parameters 30M, 1 of .*"),
+    ):  # fmt: skip
+        refused(f"^no model meets {says}$", apply, ZOO, Constraints(**values))
+    for name, wrong in {
+        "max_ms": (0, math.nan, math.inf, True, "10"),
+        "max_parameters": (0, math.nan, True, "M", "25Q", "-3M", "nanM"),
+        "licence": (" ", "mit,,bsd", [], [None]),
+    }.items():
+        for value in wrong:
+            refused(
+                rf"^{name} must be.*got {re.escape(repr(value))}$", Constraints, **{name: value}
+            )

@@ -79,8 +79,6 @@ def test_features_and_labels(name: str) -> None:
         ([[0.5, 0.6], [0.5, 0.5]], "differs from one by 0.1"),
         ([[1.5, -0.5], [0.5, 0.5]], "negative value -0.5"),
         ([[np.nan, 1.0], [0.5, 0.5]], "source_probabilities is not finite"),
-        ([0.5, 0.5], r"source_probabilities must be a matrix .* got shape \(2,\)"),
-        ([[1.0]], "source_probabilities has 1 row"),
         ([[0.5, 0.5]] * 3, "y has 2 labels for 3 samples"),
     ],
 )
@@ -91,10 +89,7 @@ def test_probabilities(theta: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("source", "y", "says"),
     [
-        ([0, 1, 2], [0, 1], "source_labels has 3 labels for 2 samples"),
-        ([0, 1], [1, 1], "y has only the value 1"),
         ([0], [1], "y has 1 label; at least two samples"),
-        ([0.5, 1], [0, 1], "source_labels must be strings or integers, got 0.5"),
         ([[0], [0, 1]], [0, 1], "source_labels is not a list of labels"),
     ],
 )
@@ -104,13 +99,7 @@ def test_source_labels(source: Any, y: Any, says: str) -> None:
 
 @pytest.mark.parametrize(
     ("texts", "y", "says"),
-    [
-        (np.eye(2), [0, 1, 2], "y must be rows of class_embeddings, integers from 0 to 1, got 2"),
-        (np.eye(2), [0, 1, -1], "got -1"),
-        (np.eye(2), ["a", "b", "a"], "got 'a'"),
-        (np.eye(3), [0, 1, 0], r"class_embeddings must have shape \(C, 2\), .* got \(3, 3\)"),
-        (np.ones(2), [0, 1, 0], r"got \(2,\)"),
-    ],
+    [(np.eye(2), ["a", "b", "a"], "got 'a'"), (np.ones(2), [0, 1, 0], r"got \(2,\)")],
 )
 def test_class_embeddings(texts: Any, y: Any, says: str) -> None:
     refused(says, scores.zero_shot, np.ones((3, 2)), texts, y)
@@ -123,7 +112,6 @@ def test_class_embeddings(texts: Any, y: Any, says: str) -> None:
         ("gbc", {"floor": 0}, "floor must be a number above 0, got 0"),
         ("gbc", {"n_components": 0}, "n_components must be at least 1 or None, got 0"),
         ("knn", {"domains": ["day"] * 8}, "domains has only the value 'day'"),
-        ("knn", {"domains": DOMAINS, "k": 0}, "k must be an integer of at least 1, got 0"),
         ("knn", {"domains": DOMAINS, "k": 1.5}, "k must be an integer of at least 1, got 1.5"),
         ("knn", {"domains": DOMAINS, "temperature": 0}, "temperature must be a number above 0"),
         ("lda", {"domains": ["day", "night"]}, "domains has 2 labels for 8 samples"),
@@ -160,14 +148,8 @@ def logme(X: Any, y: Any) -> float:
     [
         (3, r"^score must be a name or a function .*, got 3$"),
         (one, r"^the score function 'one' must take \(X, y\) or .* got"),
-        (keyword, "the score function 'keyword' must take"),
         (logme, r"^there is a score called 'logme' already; rename"),
     ],
 )
 def test_functions_that_are_no_score(function: Any, says: str) -> None:
     refused(says, scores.Score.of_function, function)
-
-
-def test_unknown_names() -> None:
-    refused("unknown score 'log_me'; did you mean logme", scores.get, "log_me")
-    refused("unknown score 'zzzzzz'; expected one of .*gbc, .*transrate", scores.get, "zzzzzz")

@@ -29,18 +29,12 @@ def put_nan() -> Any:
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        ({"scale": "big"}, "unknown scale 'big'; expected one of evidence, "),
-        ({"task": "both"}, "unknown task 'both'; expected one of "),
         ({"method": "fast"}, "unknown method 'fast'; expected one of "),
         ({"threshold": 1.0}, "threshold must be"),
         ({"tol": 0}, "tol must be positive"),
         ({"max_iter": 0}, "max_iter must be 1 or more"),
-        ({"inclusion": 2}, "prior inclusion"),
         ({"inclusion": 0.0}, "prior inclusion"),
-        ({"slab": (1.0,)}, "prior slab"),
         ({"spike": (5.0, -1.0)}, "prior spike"),
-        ({"noise": (0.0, 1.0)}, "prior noise"),
-        ({"slab": (float("nan"), 1.0)}, "prior slab"),
     ],
 )
 def test_parameters(parameters: dict[str, Any], says: str) -> None:
@@ -58,9 +52,7 @@ TOO_MANY_SQUARES = TargetMoments(
     ("fit", "says"),
     [
         (lambda: SELECTOR().fit(put_nan(), Y), "NaN"),
-        (lambda: SELECTOR().fit([[1.0, 2.0]], [0.5]), "1 sample"),
         (lambda: SELECTOR().fit(np.eye(4), ["a"] * 4), r"of one class, 'a' \(4 samples\)"),
-        (lambda: SELECTOR().fit(1e300 * np.eye(4), [0, 1, 0, 1]), "X: the largest value is 1e"),
         (lambda: SELECTOR().fit(1e-160 * np.eye(4), [0, 1, 0, 1]), "X: the largest value is 1e"),
         (
             lambda: SELECTOR(task="classification").fit(X, np.stack([Y, Y], axis=1)),
@@ -71,10 +63,7 @@ TOO_MANY_SQUARES = TargetMoments(
             lambda: SELECTOR().fit_moments(TargetMoments.of(put_nan(), Y[:, None])),
             "feature_sum contains NaN",
         ),
-        (
-            lambda: SELECTOR().fit_moments(Moments.of(np.ones((1, 2)), np.array([0]), 2)),
-            "1 sample",
-        ),
+        (lambda: SELECTOR().fit_moments(Moments.of(np.ones((1, 2)), np.array([0]), 2)), "1 sample"),
         (lambda: SELECTOR(method="stochastic").fit_moments(MOMENTS), "samples, not moments"),
         (
             lambda: SELECTOR().fit_moments(MOMENTS, feature_names="abc"),
@@ -110,12 +99,9 @@ BROKEN = ArraySource({"one": put_nan()}, LABELS, DOMAINS)
     ("arguments", "options", "says"),
     [
         ((SOURCE,), {"method": "lasso"}, "one of consistent, paper, got 'lasso'"),
-        ((SOURCE,), {"threshold": 0.9}, "threshold=0.9 only applies to the method 'paper'"),
-        ((SOURCE, ["one", "one"]), {}, "must be distinct"),
         ((SOURCE, []), {}, "must be distinct"),
         ((SOURCE, ["one"]), {"top_k": 2}, "choose models; leave them out, or the names"),
         (({"one": X},), {}, "features must be a store or its path; give arrays as"),
-        ((SOURCE, None, ["a"]), {}, r"needs two or more domains, got 'a'; .* 'paper'"),
         ((BROKEN,), {}, r"model 'one', domain 'a'.*NaN"),
         ((BROKEN,), {"method": "paper"}, r"model 'one', domain 'a'.*NaN"),
         (

@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,10 +92,7 @@ def csv(text: str | bytes) -> Made:
 
 
 @cases(
-    ("nowhere", {}, "no such file or folder: 'nowhere'; give a folder of domains, a table"),
     ("x" * 300, {}, f"'{'x' * 300}'"),
-    (link("loop", "loop", "loop"), {}, "no such file or folder: 'loop'"),
-    ("photos/day/cat/1.png", {}, "1.png' is a file; give a folder root/domain/class/image, a tab"),
     ("photos-{0..3}.tar", {}, "no such file: 'photos-0.tar', which 'photos-{0..3}.tar' means"),
     ("", {}, "DATA is empty; give a folder, a file or a URL"),
     (3, {}, "cannot read images from an object of type int; give a path, a URL"),
@@ -104,21 +101,12 @@ def csv(text: str | bytes) -> Made:
     ("https://server/photos", {}, "a web server gives no list of files; give the URLs of files"),
     ("hf://ada/photos", {}, "does not name a data set; did you mean hf://datasets/ada/photos?"),
     ("hf://datasets/photos", {}, "does not name a data set; expected hf://datasets/OWNER/NAME"),
-    ("hf://datasets/ada/photos?splits=train", {}, "unknown option 'splits=train' in 'hf://datasets"),
-    ("hf://datasets/ada/photos?splits=train", {}, "did you mean split?"),
-    ("hf://datasets/ada/photos?split", {}, "; expected NAME=VALUE"),
     ("hf://datasets/ada/photos?x=1", {}, "; expected hf://datasets/OWNER/NAME[@REVISION]"),
     ("memory://empty/photos", {}, "no files found below 'memory://empty/photos'; check the URL"),
-    ("photos", {"columns": "label=y"}, "columns= must be a dict such as {'label': 'y'}, got 'lab"),
     ("photos", {"columns": {"label": 3}}, "columns= must be a dict"),
-    ("photos", {"columns": {"label": "y"}}, "columns= is not used with 'photos'; leave it out"),
-    ("photos", {"root": "photos"}, "root= is not used with 'photos'; leave it out"),
-    ("photos", {"task": "regression"}, "'photos' has classes: its labels are names of folders; fo"),
-    ("photos", {"task": "numbers"}, "unknown task 'numbers'"),
     ([b"1", b"2"], {"labels": [0, 1], "domains": "site"},
      ("domains= is one string, 'site'; give one value for each image, or name a column with "
      "columns={'domain': 'site'}")),
-    ([b"1", b"2"], {"labels": "cat", "domains": [0, 1]}, "labels= is one string, 'cat'"),
 )  # fmt: skip
 def test_places_and_options(source: Any, options: dict[str, Any], words: str) -> None:
     assert words in refusal(source, **options)
@@ -128,16 +116,9 @@ def test_places_and_options(source: Any, options: dict[str, Any], words: str) ->
 
 
 @cases(
-    (images("cat/"), {}, "no image found in 'made': expected root/domain/class/image"),
-    (images("1.png"), {}, "no image found in 'made': expected root/domain/class/image"),
-    (images("cat/1.png", "cat/2.png", "dog/1.png"), {},
-     ("root/domain/class/image; found 3 one level too high, as in root/class/image: give the "
-     "folder above it, or --domains one (domains='one') for a single domain")),
     (images("cat/1.png", "cat/2.png", "dog/1.png", "dog/more/1.png"), {},
      "'made' has only 1 image in root/domain/class/image; found 3 one level too high"),
-    (images("day/cat/1.png", "day/dog/2.png"), {}, "'made' has one domain, 'day'; at least two"),
     (images("day/cat/1.png", "day/dog/2.png", "night/dog/"), {}, "has one domain, 'day'; at least"),
-    (images("day/cat/1.png", "night/cat/2.png"), {}, "has one class, 'cat'; at least two are need"),
     (".", {}, ("'.' has one domain, 'photos', and 8 of its 8 images are one level or more too low, "
      "as 'photos/day/cat/1.png'; expected root/domain/class/image: give 'photos'?")),
     ({"cat": "photos/day/cat", "dog": "photos/day/dog"}, {},
@@ -171,41 +152,18 @@ def test_folders_without_permission(mode: int) -> None:
 HEAD = "path,domain,label\n"
 ROWS = "day/cat/1.png,day,cat\nnight/dog/1.png,night,dog\n"
 TABLE = "'photos/table.csv'"
-IN_PHOTOS = {"root": "photos"}
 
 
 @cases(
-    (csv("path,domain,the label\n" + ROWS), {},
-     (f"{TABLE} has no column 'label', it has 'path', 'domain', 'the label'; did you mean the "
-     "label? Name it with --columns label=NAME (in Python columns={'label': NAME})")),
-    (csv("path,domain,label,label\na.png,day,cat,dog\n"), {}, f"{TABLE} has the column 'label' tw"),
-    (csv("path,domain,species\n" + ROWS), {"columns": {"label": "specis"}},
-     "has no column 'specis' for the label, it has 'path', 'domain', 'species'; did you mean spec"),
-    (csv(HEAD + ROWS + ",day,cat\n"), {}, f"{TABLE}, line 4: no path in ',day,cat'"),
     (csv(HEAD + ROWS + "x.png, ,cat\n"), {}, "line 4: no domain in 'x.png, ,cat'"),
-    (csv(HEAD + ROWS + "day/cat/1.png,day\n"), {}, "line 4: no label in 'day/cat/1.png,day'"),
-    (csv(HEAD + 'day/cat/1.png,day,"[""cat""]"\nnight/dog/1.png,night,\n'), {},
-     "; if images can have several labels or none, say --task multilabel"),
     (csv(HEAD + "day/cat/1.png,day,cat, black\n"), {},
      "line 2: 4 cells, but the header has 3: 'day/cat/1.png,day,cat, black'; quote cells that con"),
-    (csv(HEAD + ROWS + "day/cat/1.png,day,cat"), {}, "'day/cat/1.png' twice, in lines 2 and 4"),
     (csv(HEAD + 'day/cat/1.png,day,"ca\nt"\n\nnone.png,day,"do\ng"\n'), {},
      f"{TABLE}, line 5: no such file in 'photos': 'none.png'; if paths are relative to another fo"),
-    (csv(HEAD + "day/cat/9.png,day,cat\n"), IN_PHOTOS, "line 2: no such file in 'photos': 'day/ca"),
-    (csv(HEAD + "day/cat,day,cat\n"), {}, "line 2: no such file in 'photos': 'day/cat'"),
-    (csv(HEAD + "x" * 300 + ",day,cat\n"), {}, "line 2: no such file in 'photos': 'xxx"),
-    (csv(HEAD + "a\0b.png,day,cat\n"), {}, "line 2: no such file in 'photos': 'a\\x00b.png'"),
-    (csv(HEAD + "/no.png,day,cat\n"), {}, "line 2: no such file: '/no.png'"),
-    (csv(HEAD + "../x.png,day,cat\n"), IN_PHOTOS, "line 2: the path '../x.png' is outside 'photos"),
-    (csv(HEAD + "/etc/passwd,day,cat\n"), IN_PHOTOS, "the path '/etc/passwd' is outside 'photos'"),
-    (csv(HEAD + "s3://b/x,day,cat\n"), IN_PHOTOS, "the path 's3://b/x' is outside 'photos'; give"),
     (csv(HEAD + ROWS), {"root": "nowhere"}, f"the root of {TABLE} is not a folder: 'nowhere'"),
     (csv(b"path,domain,label\ncaf\xe9.png,day,cat\n"), {}, f"{TABLE} is not UTF-8 text; save it a"),
     (csv(HEAD), {}, f"{TABLE} has no rows"),
-    (csv(""), {}, "has no columns 'path', 'domain', 'label', it has no columns; name them with --"),
-    (csv("\x89PNG\r\n"), {}, "has no columns 'path', 'domain', 'label'"),
     (csv(HEAD + 'day/cat/1.png,day,"cat\n'), {}, f"{TABLE} is not a CSV table: "),
-    (csv(HEAD + ROWS), {"labels": [1, 2]}, f"labels= is not used with {TABLE}; it takes root and"),
     (csv(HEAD + ROWS), {"columns": {"image": "i"}}, "has no use for a column 'image'; it uses pat"),
     (csv(HEAD + ROWS), {"columns": {"class": "i"}}, f"unknown role 'class' for {TABLE}; expected"),
     ({"day": csv(HEAD + ROWS)}, {}, f"domain 'day': {TABLE} has domains of its own; give it witho"),
@@ -214,8 +172,6 @@ IN_PHOTOS = {"root": "photos"}
     (csv(HEAD + "9.png,day,cat\n"), {"root": "memory://rows/photos"},
      "line 2: no such file in 'memory://rows/photos': '9.png'"),
     (csv(HEAD + "memory://rows/9.png,day,cat\n"), {}, "line 2: no such file: 'memory://rows/9.png'"),
-    ("memory://none/table.csv", {}, "no such file: 'memory://none/table.csv'"),
-    (csv(",".join(f"c{i}" for i in range(500))), {}, "'c19', …; name them with"),
 )  # fmt: skip
 def test_csv_tables(source: Any, options: dict[str, Any], words: str) -> None:
     if isinstance(source, dict):
@@ -226,10 +182,6 @@ def test_csv_tables(source: Any, options: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("label", "columns must be ROLE=NAME,…, got 'label' in 'label'"),
-        ("", "columns must be ROLE=NAME,…, got ''"),
-        ("label=", "got 'label='"),
-        ("=y", "got '=y'"),
         ("label=y,,domain=d", "got ''"),
         ("class=y", "unknown role 'class' in 'class=y'; expected one of path, image, text"),
         ("label=y,label=z", "columns name 'label' twice"),
@@ -260,9 +212,7 @@ def labelled(labels: list[Any], name: str = "label") -> Made:
     (labelled([*AGES[:5], "", *AGES[6:]]), {}, "photos.csv', line 7: no label in"),
     (labelled([*AGES[:5], "tall", *AGES[6:]]), {}, "line 7: the label 'tall' is not a number, as"),
     (labelled([*AGES[:5], "nan", *AGES[6:]]), {"task": "regression"}, "line 7: the label is 'nan'"),
-    (labelled(AGES), {"columns": {"label": "label+ag"}}, "no column 'ag' for the label"),
     (labelled(AGES), {"columns": {"label": "label+label"}}, "name the column 'label' twice"),
-    (labelled(["cat", "dog"] * 4), {"task": "regression"}, "line 2: the label is 'cat', which is"),
     (labelled(["a|b", "b"] * 4), {}, "such as 'a|b' could be"),
     (labelled(["a|b"] * 8), {"task": "multilabel"}, "has the same labels in all 8 samples"),
     ({"day": (list(PIXELS), AGES[:4]), "night": (list(PIXELS), list("abab"))}, {},
@@ -275,39 +225,30 @@ def test_labels(source: Any, options: dict[str, Any], words: str) -> None:
 # --- the same mistakes in all tables ----------------------------------------------------------
 
 
-class Mistake(NamedTuple):
-    columns: dict[str, list[Any] | None]
-    words: str
-    without: tuple[str, ...] = ()
-    """Kinds that cannot have it, or say it in another way."""
-
-
 NO_PATHS = ("CSV", "Parquet", "HF in memory", "HF on disk")  # or lines instead of rows
 TYPED = ("polars", "Parquet of paths", *NO_PATHS)
-MISTAKES = {
-    "no label": Mistake({"label": None, "labels": [1] * 8}, "has no column 'label'"),
-    "near": Mistake({"label": None, "labels": [1] * 8}, "did you mean labels? Name it"),
-    "no domain": Mistake({"domain": None}, "has no column 'domain', it has"),
-    "missing": Mistake({"label": ["a"] * 3 + [None] * 5}, "row 3: the label is missing", ("CSV",)),
-    "numbers": Mistake({"domain": [0.5] * 8}, "row 0: the domain is 0.5; give a string", ("CSV",)),
-    "text": Mistake({"label": ["cat"] * 3 + [7] + ["cat"] * 4},
-        "labels of mixed kinds: 'cat' (string) in row 0 and 7 (integer) in row 3", TYPED),
-    "twice": Mistake({"path": ["photos/day/cat/1.png"] * 8}, "twice, in rows 0 and 1", NO_PATHS),
-    "no file": Mistake({"path": [f"photos/no{n}.png" for n in range(8)]},
-        "row 0: no such file", NO_PATHS),
-}  # fmt: skip
+MISTAKES: list[tuple[dict[str, list[Any] | None], str, tuple[str, ...]]] = [
+    # columns, words, kinds of tables that cannot have it, or say it in another way
+    ({"label": None, "labels": [1] * 8}, "has no column 'label'", ()),
+    ({"label": None, "labels": [1] * 8}, "did you mean labels? Name it", ()),
+    ({"label": ["a"] * 3 + [None] * 5}, "row 3: the label is missing", ("CSV",)),
+    ({"domain": [0.5] * 8}, "row 0: the domain is 0.5; give a string", ("CSV",)),
+    ({"label": ["cat"] * 3 + [7] + ["cat"] * 4},
+     "labels of mixed kinds: 'cat' (string) in row 0 and 7 (integer) in row 3", TYPED),
+    ({"path": ["photos/day/cat/1.png"] * 8}, "twice, in rows 0 and 1", NO_PATHS),
+    ({"path": [f"photos/no{n}.png" for n in range(8)]}, "row 0: no such file", NO_PATHS),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
 @pytest.mark.parametrize("kind", TABLES)
-def test_mistakes_in_tables(kind: str, mistake: str) -> None:
-    changed, words, without = MISTAKES[mistake]
-    if kind in without:
-        pytest.skip("this kind of table cannot have it")
-    columns = columns_of(ImageDomains("photos")) | changed
-    given = {name: values for name, values in columns.items() if values is not None}
-    Path("made").mkdir()
-    assert words in refusal(TABLES[kind](given, Path("made")))
+def test_mistakes_in_tables(kind: str) -> None:
+    for at, (changed, words, without) in enumerate(MISTAKES):
+        if kind not in without:
+            columns = columns_of(ImageDomains("photos")) | changed
+            given = {name: values for name, values in columns.items() if values is not None}
+            folder = Path(f"made{at}")
+            folder.mkdir()
+            assert words in refusal(TABLES[kind](given, folder))
 
 
 # --- Parquet files ----------------------------------------------------------------------------
@@ -339,23 +280,14 @@ def two_forms() -> str:
 
 
 @cases(
-    (parquet(path=None, image=None, images=[b""] * 8), {},
-     "has no column 'image', it has 'label', 'domain', 'images'; did you mean images?"),
-    (parquet(image=["x"] * 8), {}, ("the column 'image' of 'photos/x.parquet' has string; it needs "
-     "the bytes of image files, or name a column of paths with --columns path=image")),
     (parquet(image=[1] * 8), {}, "has int64; it needs the bytes"),
     (parquet(image=[{"path": "x"}] * 8), {}, "has the fields path; it needs bytes"),
     (parquet(image=[{"bytes": "x"}] * 8), {}, "the column 'image.bytes' of 'photos/x.parquet' has"),
-    (parquet(label=[b"x"] * 8), {}, "row 0: the label is b'x'"),
     (parquet(path=[], image=None, label=[], domain=[]), {}, "'photos/x.parquet' has no rows"),
     (parquet(image=None, path=["no.png"] * 8), {}, "'photos/x.parquet' lists 'no.png' twice, in r"),
-    (parquet(image=None, path=[f"{n}.png" for n in range(8)]), {},
-     "'photos/x.parquet', row 0: no such file in 'photos': '0.png'"),
     (raw("x.parquet", b""), {}, "'x.parquet' is not a Parquet file: "),
-    (raw("x.parquet", b"PAR1" + bytes(100) + b"PAR1"), {}, "'x.parquet' is not a Parquet file: "),
     (Made(two_forms), {}, ("'photos/1.parquet' has columns for label, domain, path, image, and "
      "'photos/2.parquet' for label, domain, path, group, image; give files of one form")),
-    (parquet(), {"root": "photos"}, "root= is not used with 'photos/x.parquet'; it takes columns"),
 )  # fmt: skip
 def test_parquet_files(source: Any, options: dict[str, Any], words: str) -> None:
     pytest.importorskip("pyarrow")
@@ -407,21 +339,12 @@ KEYED = ("1.png", "1.cls", "1.domain")
     (tar("readme.md"), {}, "no image found in 'a.tar'"),
     (tar(*KEYED, second=KEYED), {}, "'a.tar' and 'b.tar' both have '1'; give each image a name of"),
     (tar("d/c/1.png", second=("d/c/1.png",)), {}, "'a.tar' and 'b.tar' both have 'd/c/1.png'"),
-    (tar(*KEYED, "2.cls"), {}, "'a.tar', key '2' has no image, such as .jpg, beside '2.cls'"),
     (tar(*KEYED, "1.PNG"), {}, "'a.tar' has '1.png' and '1.PNG', which differ in upper case only"),
     (tar(*KEYED), {"columns": {"path": "png"}}, "no use for a column 'path'; it uses image, label"),
     (key(png=b"mask", jpg=b"photo", cls=b"c", **DAY), {},
      "which one is the image, 'png' or 'jpg'? Name it with --columns image=NAME"),
-    (key(png=b"", json=b"{}", **DAY), {}, ("'one.tar', key 'a/key' has no label: expected cls or "
-     "label or label.txt or json.label, and there are 'png',")),
-    (key(png=b"", cls=b"x"), {}, "has no domain: expected domain or domain.txt or json.domain"),
     (key(png=b"", json=b'{"label": null, "domain": "x"}'), {}, "has no label"),
-    (key(png=b"", cls=b"c"), {"columns": {"domain": "site.txt"}}, "has no domain: expected site.t"),
-    (key(png=b"", json=b'{"kind": "x", "site": "y"}'), {"columns": {"label": "json.kin"}},
-     "expected json.kin, and there are 'png', 'json.kind', 'json.site'; name the member or field"),
-    (key(png=b"", cls=b"c", json=b"{'domain': 1}"), {}, "'a/key.json' is not JSON: "),
     (key(png=b"", cls=b"c", json=b"[" * 100_000), {}, "'a/key.json' is not JSON: "),
-    (key(png=b"", cls=b"\xff", **DAY), {}, "'a/key.cls' is not UTF-8 text: "),
     (key(png=b"", cls=bytes((16 << 20) + 1), **DAY), {}, "'a/key.cls' has 16,777,217 bytes"),
     (key(jpg=b"", cls=b"c", **DAY), {"columns": {"image": "png"}}, "has no png beside"),
     (key(png=b"", json=b'{"label": {"c": 1}, "domain": "x"}'), {}, "the label is {'c': 1}"),
@@ -429,9 +352,7 @@ KEYED = ("1.png", "1.cls", "1.domain")
     (member("caf\udce9.png"), {}, "'a.tar' has a member whose name is not UTF-8: "),
     *((member("d/c/2.png", linkname=target), {}, "'a.tar': the member 'd/c/2.png' is a link to a f")
       for target in ("/nowhere/1.png", "2.png")),
-    (tar("../1.png"), {}, "'a.tar' has a member whose name leads outside: '../1.png'"),
     (tar("."), {}, "name leads outside: '.'"),
-    (raw("x.tar", b""), {}, "'x.tar' is not a tar file"),
     (raw("x.tar", b"path,domain,label\n" * 100), {}, "'x.tar' is not a tar file"),
     (raw("x.tar", b"\x1f\x8b123"), {}, "'x.tar' is compressed, and images are read from it in any"),
 )  # fmt: skip
@@ -477,43 +398,25 @@ BARE: Any = type("Bare", (), {"domain": "d", "path": "1"})()
 
 
 @cases(
-    (PIXELS * 1.0, ROLES, "'ndarray', image 0: float pixels from "),
     ([*PIXELS[:3], PIXELS[3] / 128.0], ROLES, "'list', image 3: float pixels"),
     (np.zeros((4, 3, 5, 3), np.uint8), ROLES, "has its channels first or last; give a Pillow imag"),
     (np.zeros((4, 5, 3), np.uint8), ROLES, "'ndarray' of shape (4, 5, 3) is one image, or several"),
-    (PIXELS[:3], ROLES, "labels= has 4 values, but 'ndarray' has 3 images; give one for each imag"),
-    (PIXELS, {**ROLES, "groups": [1]}, "groups= has 1 value, but 'ndarray' has 4 images"),
     (PIXELS, {**ROLES, "labels": 5}, "labels= must be a sequence, one for each image; got int"),
-    (PIXELS, {**ROLES, "labels": [0, "a", 0, 1]}, "'ndarray' has labels of mixed kinds: 0 (intege"),
-    (PIXELS, {**ROLES, "labels": [0, None, 0, 1]}, "'ndarray', row 1: the label is missing"),
     (PIXELS, {**ROLES, "labels": np.eye(4)}, "have exactly one 1 in each row, which could be clas"),
-    (PIXELS, {"domains": [0, 1, 0, 1]}, "'ndarray' has no labels; give labels=, one for each imag"),
-    (PIXELS, {"labels": [0, 1, 0, 1]},
-     ("'ndarray' has no domains; give domains=, one for each image,"
-     " or a dict of data sets by domain")),
     (PIXELS, {**ROLES, "columns": {"label": "y"}}, "columns= is not used with 'ndarray'"),
     ([b"1", b"2", b"3", b"4"], {**ROLES, "root": "photos"}, "root= is not used with 'list': its i"),
-    ([], ROLES, "'list' has no images"),
-    ([*PIXELS[:3], "a.png"], ROLES, "'list' mixes paths and images in memory; give all of one kin"),
-    ([*PIXELS[:3], None], ROLES, "'list', image 3: NoneType is not an image"),
-    ([1, 2, 3, 4], ROLES, "'list', image 0: int is not an image"),
     ([None, "photos/day/cat/1.png"], ROLES, "'list' mixes paths"),
     ([Path("photos/day/cat/1.png"), " ", "", "x"], ROLES, "'list', row 1: the path is missing; gi"),
     (["photos/day/cat/\udce9.png"] * 2 + ["a"] * 2, ROLES, "the path is not valid UTF-8"),
     ([(b"", 0), (b"", 1), 5, (b"", 1)], ROLES, "'list': sample 2 has other parts than the first s"),
-    ([(b"",)] * 4, ROLES, "'list': a sample has 1 part; expected (image, label), (image, label, d"),
     (Items(*[(p, 0, "day", 1, 2) for p in PIXELS]), {}, "a sample has 5 parts; expected"),
     (Items(*of_pixels(0, 0, 0), ValueError("no\nfile")), ROLES | {"labels": None},
      "'Items': sample 3 cannot be read: ValueError: no file"),
     (Items(*of_pixels(0, 1, 0), (PIXELS[3], "a")), ROLES | {"labels": None}, "labels of mixed kin"),
-    (Items(*[{"img": p, "label": 0} for p in PIXELS]), ROLES, "'Items' has no column 'image', it"),
     (Items(*[("a.png", 0)] * 4), ROLES, "'Items', sample 0: str is not an image"),
     (Items(*of_pixels(0, 1, 0, 1)), {"columns": {"label": "y"}}, "columns= is not used with 'Item"),
     (RANDOM, ROLES, "'Items': sample 0 gives another image each time; leave out random transforms"),
-    ({"day": "nowhere", "night": "nowhere"}, {}, "domain 'day': no such file or folder: 'nowhere'"),
-    ({"day": (PIXELS, [0, 1])}, {}, "domain 'day': labels= has 2 values, but 'ndarray' has 4 imag"),
     ({"day": (PIXELS,)}, {}, "domain 'day': expected (images, labels) or (images, labels, groups)"),
-    ({"day": PIXELS}, {}, "domain 'day': 'ndarray' has no labels"),
     ({"day": (PIXELS, [0, 1, 0, 1])}, {}, "'dict' has one domain, 'day'; at least two are needed"),
     ({"a": (PIXELS, [0, 1] * 2), 2: (PIXELS, [0, 1] * 2)}, {}, "'dict' has domains of mixed kinds"),
     ({"day": (PIXELS, [0, 1] * 2)}, {"domains": ["day"] * 4}, "domains= is not used with 'dict'"),
@@ -524,7 +427,6 @@ BARE: Any = type("Bare", (), {"domain": "d", "path": "1"})()
     (Objects(3), {}, "the samples of Objects must be a sequence, got int"),
     (Objects([BARE]), {}, "sample 0 of Objects has no label; it needs path, domain and label: "),
     (Objects([Sample("1.png", f"d{n}", f"c{n}") for n in (0, 1)]), {}, "'1.png' twice; give each"),
-    (Objects([]), {}, "'Objects' has no samples"),
     (Objects([]), {"columns": {"label": "y"}}, "columns= is not used with 'Objects'; leave it out"),
 )  # fmt: skip
 def test_sequences_dicts_and_objects(source: Any, options: dict[str, Any], words: str) -> None:
@@ -614,14 +516,11 @@ REVIEWS = {"columns": {"text": "review", "label": "stars", "domain": "site"}}
      f"{TABLE}: row 0 has no text in the column 'review', got ''; leave the row out"),
     (csv("review,stars,site\nx,y,down,b\n"), REVIEWS, "row 0: 4 cells, but the header has 3; quot"),
     (csv("review,stars\nx,down\n"), REVIEWS, "has no column 'site' for the domain, it has 'review"),
-    (csv("Review,stars,site\nx,down,b\n"), REVIEWS, "has no column 'review' for the text, it has"),
-    (csv("review,stars,site\n"), REVIEWS, f"{TABLE} has no rows"),
     (csv(""), REVIEWS, f"{TABLE} has no rows"),
     (csv(b"\xff\xfe\x00\n"), REVIEWS, f"cannot read {TABLE}: "),
     (raw("x.parquet", b"x"), REVIEWS, "'x.parquet' is not a Parquet file: "),
     (raw("a.txt", b"a"), REVIEWS, "a column of texts needs a table (.csv or .parquet), got 'a.txt"),
     ("photos", REVIEWS, "no such file: 'photos'"),
-    ("absent.csv", REVIEWS, "no such file: 'absent.csv'"),
     ("memory://none/x.csv", REVIEWS, "no such file: 'memory://none/x.csv'"),
     (["a", "b"], REVIEWS, "a column of texts needs a table (.csv, .parquet or a DataFrame), got l"),
     (csv("review,stars,site\nx,y,z\n"), REVIEWS | {"root": "."}, f"root= is not used with {TABLE}"),

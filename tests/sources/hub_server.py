@@ -1,14 +1,15 @@
-"""A server process that answers as the Hugging Face Hub does, with data sets from a folder.
+"""A server that answers as the Hugging Face Hub does, with data sets from a folder.
 
-`python -m tests.sources.hub_server FOLDER` prints its port. `FOLDER/OWNER/NAME` is a data set;
-the file `.gated` in it refuses all requests.
+`FOLDER/OWNER/NAME` is a data set; the file `.gated` in it refuses all requests.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -86,8 +87,8 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(content)
 
-    def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002 - its name
-        print(format % arguments, file=sys.stderr)
+    def log_message(self, *_: object) -> None:
+        pass
 
 
 def _entry(path: Path, repository: Path) -> dict[str, object]:
@@ -97,8 +98,11 @@ def _entry(path: Path, repository: Path) -> dict[str, object]:
     return {"type": "file", "path": name, "oid": "0" * 40, "size": path.stat().st_size}
 
 
-if __name__ == "__main__":
-    Handler.root = Path(sys.argv[1])
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    print(server.server_port, flush=True)
-    server.serve_forever()
+@contextmanager
+def serving(root: Path) -> Iterator[str]:
+    """Serve the data sets of a folder; yields the address."""
+    Handler.root = root
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()

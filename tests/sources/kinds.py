@@ -296,13 +296,6 @@ def parts(data: oodzoo.ImageDomains) -> dict[str, dict[str, list[Any]]]:
     }
 
 
-@variant("HF splits")
-def hf_splits(data: oodzoo.ImageDomains, to: Path) -> Any:
-    rows = hf_dataset(columns_of(data), to)
-    splits = {"train": rows.select(range(5)), "test": rows.select(range(5, len(data)))}
-    return pytest.importorskip("datasets").DatasetDict(splits)
-
-
 @variant("HF domains")
 def hf_domains(data: oodzoo.ImageDomains, to: Path) -> Any:
     splits = {domain: hf_dataset(columns, to) for domain, columns in parts(data).items()}
@@ -333,21 +326,12 @@ def relative(data: oodzoo.ImageDomains) -> dict[str, list[Any]]:
     return {**columns, "image": contents, "path": names}
 
 
-for _kind in ("binary", "large_binary", "binary_view", "struct"):
-
-    @variant(f"Parquet {_kind}")
-    def parquet_of(data: oodzoo.ImageDomains, to: Path, kind: str = _kind) -> Any:
-        arrow = pytest.importorskip("pyarrow")
-        columns = relative(data)
-        image: Any = columns["image"]
-        if kind == "struct":
-            pairs = zip(image, columns.pop("path"), strict=True)
-            image = [{"bytes": content, "path": path} for content, path in pairs]
-        elif hasattr(arrow, kind):
-            image = arrow.array(image, getattr(arrow, kind)())
-        else:
-            pytest.skip("this version of pyarrow does not have this kind of columns")
-        return write_parquet(to / "x.parquet", {**columns, "image": image}, row_group_size=3)
+@variant("Parquet struct")
+def parquet_struct(data: oodzoo.ImageDomains, to: Path) -> Any:
+    columns = relative(data)
+    pairs = zip(columns["image"], columns.pop("path"), strict=True)
+    image = [{"bytes": content, "path": path} for content, path in pairs]
+    return write_parquet(to / "x.parquet", {**columns, "image": image}, row_group_size=3)
 
 
 @variant("Parquet dictionaries")
@@ -357,13 +341,6 @@ def parquet_dictionaries(data: oodzoo.ImageDomains, to: Path) -> Any:
         encoded = table[name].dictionary_encode()
         table = table.set_column(table.schema.get_field_index(name), name, encoded)
     return write_parquet(to / "x.parquet", table)
-
-
-@variant("Parquet classes")
-def parquet_classes(data: oodzoo.ImageDomains, to: Path) -> Any:
-    rows = hf_dataset(columns_of(data), to)
-    rows.class_encode_column("domain").class_encode_column("label").to_parquet(to / "x.parquet")
-    return to / "x.parquet"
 
 
 @variant("Parquet structs of paths")
@@ -376,45 +353,22 @@ def parquet_structs_of_paths(data: oodzoo.ImageDomains, to: Path) -> Any:
     return write_parquet(Path(data.name) / "x.parquet", table)
 
 
-@variant("Parquet pattern")
-def parquet_pattern(data: oodzoo.ImageDomains, to: Path) -> Any:
-    rows = pytest.importorskip("pyarrow").table(relative(data))
-    for n, (start, size) in enumerate(((0, 4), (4, 4), (0, 0))):
-        write_parquet(to / f"x-{n}.parquet", rows.slice(start, size))
-    return to / "x-{0..2}.parquet"
+@variant("GNU tar")
+def gnu_tar(data: oodzoo.ImageDomains, to: Path) -> Any:
+    tar = ["tar", "--format=gnu", "-cf", str(to / "x.tar"), "."]
+    subprocess.run(tar, check=True, cwd=data.name)
+    return to / "x.tar"
 
 
-for _form, _what in (("gnu", "."), ("pax", "photos"), ("ustar", "*"), ("v7", "-P")):
-
-    @variant(f"{_form} tar of {_what}")
-    def written_by_tar(
-        data: oodzoo.ImageDomains, to: Path, form: str = _form, what: str = _what
-    ) -> Any:
-        root = Path(data.name)
-        where, names = {
-            ".": (root, ["."]),
-            "photos": (root.parent, [root.name]),
-            "*": (root, list(data.domains)),
-            "-P": (root, ["-P", str(root)]),
-        }[what]
-        if len(data.name) > 80 and what == "-P":
-            pytest.skip("the names are too long for this format")
-        tar = ["tar", f"--format={form}", "-cf", str(to / "x.tar"), *names]
-        subprocess.run(tar, check=True, cwd=where)
-        return to / "x.tar"
-
-
-for _given in ("", "*.tar", "x-{000000..000003}.tar", "x-00000[0-3].tar"):
-
-    @variant(f"WebDataset {_given}")
-    def webdataset(data: oodzoo.ImageDomains, to: Path, given: str = _given) -> Any:
-        package = pytest.importorskip("webdataset")
-        with package.ShardWriter(str(to / "x-%06d.tar"), maxcount=2, verbose=0) as writer:
-            for i, sample in enumerate(data.samples):
-                key, suffix = f"{i:06d}", Path(sample.path).suffix[1:]
-                extra = {"json": {"domain": sample.domain}, "cls": sample.label.encode()}
-                writer.write({"__key__": key, suffix: data.open(i), **extra})
-        return to / given
+@variant("WebDataset")
+def webdataset(data: oodzoo.ImageDomains, to: Path) -> Any:
+    package = pytest.importorskip("webdataset")
+    with package.ShardWriter(str(to / "x-%06d.tar"), maxcount=2, verbose=0) as writer:
+        for i, sample in enumerate(data.samples):
+            key, suffix = f"{i:06d}", Path(sample.path).suffix[1:]
+            extra = {"json": {"domain": sample.domain}, "cls": sample.label.encode()}
+            writer.write({"__key__": key, suffix: data.open(i), **extra})
+    return to / "x-{000000..000003}.tar"
 
 
 @variant("paths")
@@ -436,28 +390,9 @@ def frame_of_bytes(data: oodzoo.ImageDomains, to: Path) -> Any:
     return pandas_frame(relative(data), to)
 
 
-@variant("frame of cells")
-def frame_of_cells(data: oodzoo.ImageDomains, to: Path) -> Any:
-    columns = with_images(columns_of(data))
-    columns["img"] = columns.pop("image")
-    return Given(polars_frame(columns, to), {"columns": {"image": "img"}})
-
-
-@variant("tuples")
-def tuples(data: oodzoo.ImageDomains, to: Path) -> Any:
-    columns = columns_of(data)
-    return list(zip(columns["path"], columns["label"], columns["domain"], strict=True))
-
-
 @variant("pairs by domain")
 def pairs_by_domain(data: oodzoo.ImageDomains, to: Path) -> Any:
     return {d: (columns["path"], columns["label"]) for d, columns in parts(data).items()}
-
-
-@variant("several kinds by domain")
-def several_kinds(data: oodzoo.ImageDomains, to: Path) -> Any:
-    day, night = data.domains
-    return {day: str(Path(data.name) / day), night: hf_saved(parts(data)[night], to)}
 
 
 @variant("ConcatDataset")

@@ -8,25 +8,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests.sources.hub_server import serving
 from tests.sources.kinds import TABLES, columns_of, torchvision
 
 from oodzoo import ImageDomains, InputError
-from oodzoo.core.remote.location import Url
 from oodzoo.data.files import LocalFile
 from oodzoo.data.images import decode
-from oodzoo.data.sources.huggingface import (
-    HubName,
-    ImageColumn,
-    parse_hub_url,
-    using_datasets,
-)
+from oodzoo.data.sources.huggingface import ImageColumn
 
 datasets = pytest.importorskip("datasets")
 
@@ -47,10 +41,9 @@ def require_equal(source: Any, photos: Path, **options: Any) -> ImageDomains:
     return data
 
 
-# --- columns and splits ---------------------------------------------------------------------------
-
-
-def test_formats_selections_and_splits(photos: Path) -> None:
+def test_formats_selections_splits_and_saved_data_sets(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = rows(photos)
     torchvision("datasets")
     require_equal(source.with_format("torch"), photos)
@@ -59,10 +52,7 @@ def test_formats_selections_and_splits(photos: Path) -> None:
     parts = {"train": source.select(range(4)), "test": source.select(range(4, 8))}
     named = {name: part.remove_columns("domain") for name, part in parts.items()}
     assert ImageDomains(named).domains == ("test", "train")
-
-
-def test_saved_data_sets(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows(photos).save_to_disk(tmp_path / "one", num_shards=2)
+    source.save_to_disk(tmp_path / "one", num_shards=2)
     data = require_equal(tmp_path / "one", photos, columns={"domain": "domain"})
     assert data.name == str(tmp_path / "one")
     maps = Path("/proc/self/maps")
@@ -70,27 +60,6 @@ def test_saved_data_sets(photos: Path, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError, match=r"reading '.*one' needs .*datasets"):
         ImageDomains(tmp_path / "one")
-
-
-def test_scripts_in_a_folder_are_not_run(tmp_path: Path) -> None:
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    (folder / "photos.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')", encoding="utf-8")
-    with pytest.raises(InputError, match="no image found"):
-        ImageDomains(folder)
-    assert not (tmp_path / "ran").exists()
-
-
-def test_the_library_is_silent() -> None:
-    level = datasets.logging.get_verbosity()
-    with using_datasets("this test") as silent:
-        assert silent.are_progress_bars_disabled()
-        assert not silent.logging.get_logger("datasets").isEnabledFor(silent.logging.ERROR)
-    assert not datasets.are_progress_bars_disabled()
-    assert datasets.logging.get_verbosity() == level
-
-
-# --- the column of images -------------------------------------------------------------------------
 
 
 def column(values: list[Any], feature: Any = None) -> ImageColumn:
@@ -126,8 +95,6 @@ def test_pixels() -> None:
         images = column(pixels.tolist(), feature)
         assert np.asarray(decode(images.open(1))).tolist() == pixels[1].tolist()
 
-
-# --- the Hub, which is a server process on this machine -------------------------------------------
 
 CASES = {
     "all": "hf://datasets/ada/photos",
@@ -182,14 +149,10 @@ def write_data_sets(root: Path) -> None:
     write_files(root / "ada/photos/data/test-0.parquet", range(8, 12))
     for size in ("small", "big"):
         write_files(root / f"ada/sizes/{size}/train.parquet", range(8))
-    card = "\n".join(
-        ["---", "configs:"]
-        + [
-            f"- config_name: {size}\n  data_files: {size}/train.parquet"
-            for size in ("small", "big")
-        ]
-        + ["---"]
+    sizes = "".join(
+        f"- config_name: {size}\n  data_files: {size}/train.parquet\n" for size in ("small", "big")
     )
+    card = f"---\nconfigs:\n{sizes}---"
     (root / "ada/sizes/README.md").write_text(card, encoding="utf-8")
     for name in ("gated", "script", "empty"):
         (root / "ada" / name).mkdir()
@@ -214,24 +177,12 @@ def open_urls(folder: Path, urls: list[str], **environment: str) -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("hub")
-    write_data_sets(root)
-    command = [sys.executable, "-m", "tests.sources.hub_server", str(root)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        cwd=Path(__file__).parents[2],
-    ) as server:  # fmt: skip
-        assert server.stdout is not None
-        yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
-        server.kill()
-
-
-@pytest.fixture(scope="module")
-def opened(hub: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What opening each of the cases leads to: a description, or the message of an error."""
-    folder = tmp_path_factory.mktemp("work")
-    results = open_urls(folder, list(CASES.values()), HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    root, folder = tmp_path_factory.mktemp("hub"), tmp_path_factory.mktemp("work")
+    write_data_sets(root)
+    with serving(root) as hub:
+        results = open_urls(folder, list(CASES.values()), HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
     assert sorted(path.name for path in folder.iterdir()) == ["home"]
     return dict(zip(CASES, results, strict=True))
 
@@ -266,23 +217,8 @@ def test_what_cannot_be_loaded(opened: dict[str, Any], case: str, words: list[st
 
 
 def test_without_a_connection(tmp_path: Path) -> None:
-    url = "hf://datasets/ada/photos"
-    (message,) = open_urls(tmp_path / "a", [url], HF_HUB_OFFLINE="1")
-    assert message.startswith("cannot reach the Hugging Face Hub for the data set 'ada/photos'")
-    (tmp_path / "b/ada/photos").mkdir(parents=True)
-    (message,) = open_urls(tmp_path / "b", [url], HF_HUB_OFFLINE="1")
-    assert message.startswith("datasets would read the local folder 'ada/photos' instead of")
-
-
-@pytest.mark.parametrize(
-    ("url", "expected"),
-    [
-        ("ada/photos", HubName("ada/photos")),
-        ("ada/photos/?split=a", HubName("ada/photos", None, None, "a")),
-        ("ada/photos@refs%2Fpr%2F1", HubName("ada/photos", "refs/pr/1")),
-        ("ada/photos?config=a&split=train%2Btest", HubName("ada/photos", None, "a", "train+test")),
-        ("ada/photos@v1?split=train+test", HubName("ada/photos", "v1", None, "train+test")),
-    ],
-)
-def test_names(url: str, expected: HubName) -> None:
-    assert parse_hub_url(Url(f"hf://datasets/{url}")) == expected
+    (tmp_path / "ada/here").mkdir(parents=True)
+    urls = [f"hf://datasets/ada/{name}" for name in ("photos", "here")]
+    absent, here = open_urls(tmp_path, urls, HF_HUB_OFFLINE="1")
+    assert absent.startswith("cannot reach the Hugging Face Hub for the data set 'ada/photos'")
+    assert here.startswith("datasets would read the local folder 'ada/here' instead of")

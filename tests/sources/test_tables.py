@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.s3 import Bucket
 from tests.sources.kinds import TABLES
 
 import oodzoo
 from oodzoo import ImageDomains, InputError
 from oodzoo.core.remote.location import Url
-from oodzoo.data.files import LocalFile, RemoteImage
-from oodzoo.data.images import decode
+from oodzoo.data.files import RemoteImage
 from oodzoo.data.listing import Listing
-from oodzoo.data.sources.rows import common_folder, list_columns
+from oodzoo.data.sources.rows import list_columns
 from oodzoo.data.sources.table import list_table
 from oodzoo.data.sources.texts import read_texts
-
-WriteImage = Callable[[Path], Path]
 
 HEADER = "path,domain,label\n"
 ROWS = "day/cat/1.png,day,cat\nnight/dog/1.png,night,dog\n"
@@ -37,9 +30,6 @@ def opened(photos: Path, text: str, **options: Any) -> ImageDomains:
 
 def paths(data: ImageDomains) -> list[str]:
     return [sample.path for sample in data]
-
-
-# --- CSV files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,50 +57,20 @@ def test_the_same_table_in_other_clothes(photos: Path, text: str) -> None:
     ]
 
 
-def test_group_is_optional_by_row_and_other_columns_are_ignored(photos: Path) -> None:
-    text = (
-        "id,path,domain,label,group\n"
-        "1,day/cat/1.png,day,cat,burst 7\n"
-        "2,day/cat/2.png,day,cat,\n"
-        "3,night/dog/1.png,night,dog\n"
-    )
-    assert [s.group for s in opened(photos, text)] == ["burst 7", None, None]
-
-
-def test_quoted_cells_may_hold_commas_and_newlines(photos: Path, write_image: WriteImage) -> None:
-    write_image(photos / "a, b\nc.png")
-    data = opened(photos, HEADER + ROWS + '"a, b\nc.png","day, or so","two\nlines"\n')
-    assert data.samples[1] == ("a, b\nc.png", "day, or so", "two\nlines", None)
-
-
 def test_other_separator_and_names(photos: Path) -> None:
-    text = "file;y;site;patient;label\nday/cat/1.png;cat;day;p1;?\nday/dog/1.png;dog;x;p2;?\n"
+    """A group is optional by row; other columns are ignored."""
+    text = (
+        "id;file;y;site;label;patient\n"
+        "1;day/cat/1.png;cat;day;?;p1\n"
+        "2;day/dog/1.png;dog;x;?;\n"
+        "3;day/dog/2.png;dog;x;?\n"
+    )
     names = {"path": "file", "label": "y", "domain": "site", "group": "patient"}
-    data = opened(photos, text, columns=names)
-    assert data.samples[0] == ("day/cat/1.png", "day", "cat", "p1")
-
-
-def test_empty_lists_beside_json_lists(photos: Path) -> None:
-    rows = 'day/cat/1.png,day,"[""cat"", ""pet""]"\nnight/dog/1.png,night,[]\n'
-    data = opened(photos, HEADER + rows)
-    assert (data.task.kind, data.task.outputs) == ("multilabel", ("cat", "pet"))
-
-
-def test_roots_and_links(photos: Path, tmp_path: Path, write_image: WriteImage) -> None:
-    (tmp_path / "table.csv").write_text(HEADER + ROWS)
-    assert len(ImageDomains(tmp_path / "table.csv", root=photos)) == 2
-    write_image(tmp_path / "other/1.png")
-    (photos / "other").symlink_to(tmp_path / "other")
-    data = opened(photos, HEADER + ROWS + "other/1.png,day,cat\n", root=photos)
-    assert "other/1.png" in paths(data)  # outside, through a link
-
-
-def test_table_and_images_in_a_bucket(photos: Path, s3: Bucket) -> None:
-    local = opened(photos, HEADER + ROWS)
-    remote = ImageDomains(s3.upload(photos, "some/photos") + "/table.csv")
-    assert remote.samples == local.samples
-    assert remote.digests == local.digests
-    assert remote.root is None
+    assert list(opened(photos, text, columns=names)) == [
+        ("day/cat/1.png", "day", "cat", "p1"),
+        ("day/dog/1.png", "x", "dog", None),
+        ("day/dog/2.png", "x", "dog", None),
+    ]
 
 
 def test_remote_root_is_listed_once(photos: Path, s3: Bucket) -> None:
@@ -126,9 +86,6 @@ def test_remote_root_is_listed_once(photos: Path, s3: Bucket) -> None:
     assert str(caught.value).endswith(f"line 4: no such file in {url!r}: 'day/cat/9.png'")
     with pytest.raises(InputError, match=r"^no such file: 's3://bucket-\d+/table.csv'$"):
         list_table(Url(f"{s3.url}/table.csv"), None)
-
-
-# --- which file a path means ----------------------------------------------------------------------
 
 
 def listed(
@@ -151,117 +108,23 @@ def test_paths_inside_the_folder_are_relative_to_it(photos: Path) -> None:
     assert listed(given, photos.parent, photos).samples == listing.samples
 
 
-def test_paths_elsewhere_are_relative_to_their_common_folder(photos: Path) -> None:
-    folder = photos / "day/cat/tables"
-    folder.mkdir()
-    absolute = listed([str(photos / "day/cat/1.png"), str(photos / "night/cat/1.png")], folder)
-    above = listed(["../1.png", "../../../night/cat/1.png"], folder)
-    for listing in (absolute, above):
-        assert names(listing) == ["day/cat/1.png", "night/cat/1.png"]
-        assert listing.root == photos
-        assert [file.read() for file in listing.files] == [
-            (photos / name).read_bytes() for name in names(listing)
-        ]
-
-
-def test_relative_folders_stay_so_and_file_urls_are_local(
-    photos: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(photos.parent)
-    listing = listed(["day/cat/1.png", photos / "day/cat/2.png"], Path("photos"))
-    assert [str(f) for f in listing.files] == [str(Path("photos") / n) for n in names(listing)]
-    listing = listed([(photos / "day/cat/1.png").as_uri()], photos)
-    assert names(listing) == ["day/cat/1.png"]
-    assert isinstance(listing.files[0], LocalFile)
-
-
-@pytest.fixture
-def memory(photos: Path) -> Iterator[Callable[[str], str]]:
-    """Copy the photos to a URL in memory."""
-    fsspec = pytest.importorskip("fsspec")
-    filesystem = fsspec.filesystem("memory")
-
-    def copy(url: str) -> str:
-        for path in photos.rglob("*.png"):
-            filesystem.pipe_file(f"{url}/{path.relative_to(photos).as_posix()}", path.read_bytes())
-        return url
-
-    yield copy
-    filesystem.store.clear()
-
-
-def test_urls_of_one_folder(photos: Path, memory: Callable[[str], str]) -> None:
-    url = memory("memory://rows/photos")
-    listing = listed([f"{url}/day/cat/1.png", f"{url}/night/dog/2.png"], photos)
-    assert names(listing) == ["day/cat/1.png", "night/dog/2.png"]
-    assert listing.root is None
-    assert [file.read() for file in listing.files] == [
-        (photos / name).read_bytes() for name in names(listing)
-    ]
-    with_root = listed(["day/cat/1.png", f"{url}/night/dog/2.png"], photos, Url(url))
-    assert with_root.samples == listing.samples
-    assert with_root.files == listing.files
-
-
-def test_urls_of_several_servers_and_local_files(
-    photos: Path, memory: Callable[[str], str]
-) -> None:
-    given = [f"{memory(f'memory://{name}')}/day/cat/1.png" for name in ("one", "other")]
+def test_urls_of_one_folder_of_several_servers_and_local_files(photos: Path) -> None:
+    filesystem = pytest.importorskip("fsspec").filesystem("memory")
+    for name in ("one", "other"):
+        filesystem.put(str(photos), f"/{name}", recursive=True)
+    url, wanted = "memory://one", ["day/cat/1.png", "night/dog/2.png"]
+    listing = listed([f"{url}/{name}" for name in wanted], photos)
+    assert (names(listing), listing.root) == (wanted, None)
+    contents = [(photos / name).read_bytes() for name in wanted]
+    assert [file.read() for file in listing.files] == contents
+    with_root = listed([wanted[0], f"{url}/{wanted[1]}"], photos, Url(url))
+    assert (with_root.samples, with_root.files) == (listing.samples, listing.files)
+    given = ["memory://one/day/cat/1.png", "memory://other/day/cat/1.png"]
     assert names(listed(given, photos)) == given
-    listing = listed([*given, "day/cat/2.png"], photos)
-    assert names(listing) == [*given, (photos / "day/cat/2.png").as_posix()]
-    assert listing.root is None
-    contents = [file.read() for file in listing.files]
-    assert contents[0] == contents[1] == (photos / "day/cat/1.png").read_bytes()
-    assert contents[2] == (photos / "day/cat/2.png").read_bytes()
+    listing = listed([*given, wanted[1]], photos)
+    assert (names(listing), listing.root) == ([*given, (photos / wanted[1]).as_posix()], None)
+    assert [file.read() for file in listing.files] == [contents[0], *contents]
 
-
-def test_each_bucket_is_listed_once(photos: Path, s3: Bucket) -> None:
-    url = s3.upload(photos, "a/photos")
-    s3.put("b/other.png", b"")
-    given = [f"{url}/{path.relative_to(photos).as_posix()}" for path in photos.rglob("*.png")]
-    assert len(listed(given, photos).files) == 8
-    (request,) = s3.proxy.requests
-    assert "prefix=a%2Fphotos%2F" in request.line
-
-
-parts = st.lists(st.sampled_from(["a", "b", "ab", "é"]), min_size=1, max_size=4)
-
-
-@pytest.mark.parametrize("start", ["/", "s3://bucket/"])
-@given(st.lists(parts, min_size=1, max_size=5))
-def test_common_folder_is_the_deepest_one(start: str, given: list[list[str]]) -> None:
-    places = [start + "/".join([*folders, "x.png"]) for folders in given]
-    shared: list[str] = []
-    for level in zip(*given, strict=False):
-        if len(set(level)) > 1:
-            break
-        shared.append(level[0])
-    expected = (start + "/".join(shared)).rstrip("/") or "/"
-    assert common_folder(places) == expected
-    assert all(PurePosixPath(place).is_relative_to(expected) for place in places)
-
-
-@pytest.mark.parametrize(
-    "places", [["s3://a/x.png", "s3://b/x.png"], ["/a/x.png", "s3://b/x.png"], ["C:/x", "D:/x"]]
-)
-def test_no_common_folder(places: list[str]) -> None:
-    assert common_folder(places) is None
-
-
-# --- data frames ----------------------------------------------------------------------------------
-
-
-def test_rows_of_a_frame_are_read_by_position() -> None:
-    pandas = pytest.importorskip("pandas")
-    pixels = list(np.random.default_rng(0).integers(0, 256, (4, 6, 7, 3), np.uint8))
-    frame = pandas.DataFrame({"image": pixels, "label": [0, 1, 0, 1]}, index=[9, 9, 7, 0])
-    data = ImageDomains(frame, domains=pandas.Series(["a", "a", "b", "b"], index=[3, 2, 1, 0]))
-    assert [s.domain for s in data] == ["a", "a", "b", "b"]
-    assert np.asarray(decode(data.open(1))).tolist() == pixels[1].tolist()
-
-
-# --- texts ----------------------------------------------------------------------------------------
 
 COLUMNS = {"text": "review", "label": "stars", "domain": "site"}
 REVIEWS = {

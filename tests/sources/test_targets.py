@@ -8,15 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
-from oodzoo.data.sources.targets import (
-    join_targets,
-    read_targets,
-    require_varied,
-)
+from oodzoo.data.sources.targets import join_targets, read_targets, require_varied
 from oodzoo.tasks import CLASSIFICATION, Kind, Task
 
 AGES = [61.5, 44.25, 30.0]
@@ -42,18 +36,13 @@ def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:
         # classes
         (["cat", "dog", " cat "], CLASSIFICATION, ["cat", "dog", "cat"]),
         ([1, 0, 1], CLASSIFICATION, ["1", "0", "1"]),
-        ([1.0, 2.0], CLASSIFICATION, ["1", "2"]),
         ([True, False], CLASSIFICATION, ["True", "False"]),
-        (["0", "1", "1"], CLASSIFICATION, ["0", "1", "1"]),
         (["0.5", "cat", "dog", "bird"], CLASSIFICATION, ["0.5", "cat", "dog", "bird"]),
-        (["a,b", "b"], CLASSIFICATION, ["a,b", "b"]),
         # numbers
-        (AGES, numbers("label"), ["61.5", "44.25", "30.0"]),
         ({"age": AGES}, numbers("age"), ["61.5", "44.25", "30.0"]),
         ({"age": ["61.5", " 44.25 ", "30"]}, numbers("age"), ["61.5", "44.25", "30.0"]),
         ([Decimal("0.1"), Decimal("0.25")], numbers("label"), ["0.1", "0.25"]),
         (np.array([0.75, 0.25], np.float32), numbers("label"), ["0.75", "0.25"]),
-        ([[0.5], [1.5]], numbers("label"), ["0.5", "1.5"]),
         ({"b": [1, 2], "a": [0.5, 1]}, numbers("b", "a"), ["1.0 0.5", "2.0 1.0"]),
         ([[1.5, 2.0], [0.5, 1.0]], numbers("label0", "label1"), ["1.5 2.0", "0.5 1.0"]),
         # several labels
@@ -65,7 +54,6 @@ def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:
         ({"dog": [1, 0, 1], "cat": [1, 0, 0]}, several("cat", "dog"),
          ['["cat", "dog"]', "[]", '["dog"]']),
         ({"a": ["1", "0"], "b": ["true", "False"]}, several("a", "b"), ['["a", "b"]', "[]"]),
-        ([[1, 1], [0, 1]], several("0", "1"), ['["0", "1"]', '["1"]']),
         ([[3], [3, 5], []], several("3", "5"), ['["3"]', '["3", "5"]', "[]"]),
         ([np.array(["x"]), np.array(["x", "y"])], several("x", "y"), ['["x"]', '["x", "y"]']),
     ],
@@ -79,19 +67,14 @@ def test_the_kind_is_that_of_the_values(given: Any, task: Task, texts: list[str]
 @pytest.mark.parametrize(
     ("given", "kind", "task", "texts"),
     [
-        ([1, 2, 2], "regression", numbers("label"), ["1.0", "2.0", "2.0"]),
-        (["1", "2"], "regression", numbers("label"), ["1.0", "2.0"]),
         ([0.5, 1.0], "classification", CLASSIFICATION, ["0.5", "1.0"]),
-        (["0.51", "1.7"], "classification", CLASSIFICATION, ["0.51", "1.7"]),
         (["cat|dog", "dog", "", None], "multilabel", several("cat", "dog"),
          ['["cat", "dog"]', '["dog"]', "[]", "[]"]),
         (["a;b", "b"], "multilabel", several("a", "b"), ['["a", "b"]', '["b"]']),
         (["cat|dog", "dog"], "classification", CLASSIFICATION, ["cat|dog", "dog"]),
         (['["a", "b,c"]', "", "[]"], "multilabel", several("a", "b,c"),
          ['["a", "b,c"]', "[]", "[]"]),
-        ({"a": [1, 0], "b": [0, 1]}, "classification", CLASSIFICATION, ["a", "b"]),
         ({"b": [1, 0], "a": [0, 1]}, "multilabel", several("a", "b"), ['["b"]', '["a"]']),
-        ({"a": [1, 0], "b": [0, 1]}, "regression", numbers("a", "b"), ["1.0 0.0", "0.0 1.0"]),
         ([[3, 5], [5, 7]], "multilabel", several("3", "5", "7"), ['["3", "5"]', '["5", "7"]']),
     ],
 )  # fmt: skip
@@ -104,12 +87,7 @@ def test_the_task_can_be_given(given: Any, kind: Kind, task: Task, texts: list[s
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (list(range(30)), "'t.csv' has 30 different integers in 30 samples .*--task"),
-        ([0.5, 1.5] * 20, "'t.csv' has 2 different numbers in 40 samples .*--task"),
-        ({"age": [str(n) for n in range(30)]}, "label 'age' of 't.csv' has 30 .*--task"),
         (["cat|dog", "dog"], "labels of 't.csv' such as 'cat|dog' .*--task"),
-        ({"a": [1, 0], "b": [0, 1]}, "columns 'a', 'b' of 't.csv' have exactly one 1 .*--task"),
-        ([*map(str, AGES), "n/a"], "row 3: the label 'n/a' is not a number, as most .*--task"),
         ([*map(str, range(30)), "?"], r"row 30: the label '\?' is not a number"),
         ({"a": [0, 1] * 6, "b": [1, 1] * 5 + [2, 1]},
          "row 10: the column 'b' has 2, the other values of .* --task regression"),
@@ -123,18 +101,9 @@ def test_what_could_be_two_kinds_is_asked_about(given: Any, message: str) -> Non
     ("given", "kind", "message"),
     [
         ([0.5, None, 1.25], None, "'t.csv', row 1: the label is missing"),
-        ({"age": [0.5, float("nan")]}, None, "row 1: the label 'age' is missing"),
-        ({"age": ["0.5", ""]}, "regression", "row 1: the label 'age' is missing"),
-        (["0.5", "tall"], "regression", "row 1: the label is 'tall', which is not a number"),
-        (["0.5", "inf"], "regression", "row 1: the label is 'inf', which is not a finite number"),
-        ([0.5, float("inf")], None, "row 1: the label is inf, which is not a finite number"),
         ({"a": [1, "x"], "b": [0.5, 1]}, None, "row 1: the label 'a' is 'x', which is not a num"),
-        (["cat", 3], None, "labels of mixed kinds"),
-        (["cat", ""], None, "row 1: the label is missing"),
         ([3, 4], "multilabel", "row 0: the label is 3, which is not several labels"),
         (["['cat']", "[]"], "multilabel", "row 0: the label \"['cat']\" is not a JSON list"),
-        (['["a"]', "[1]"], "multilabel", "row 1: the label '[1]' is not a JSON list of strings"),
-        ([["cat"], None], None, "row 1: the label is missing; give a list to each"),
         ([["cat"], "dog"], None, "row 1: the label is 'dog'; give a list to each"),
         ([["cat"], ["dog", 3]], None, "row 0: the label has 'cat' in its list, and there"),
         ([["cat"], ["dog"]], "regression", "is a list of labels, which is not regression"),
@@ -149,11 +118,6 @@ def test_bad_labels_are_refused_with_their_row(given: Any, kind: Kind | None, me
     found = refusal(given, kind)
     assert message in found
     assert "\n" not in found
-
-
-def test_messages_have_the_numbers_of_the_rows() -> None:
-    message = refusal(["0.5", "x"], "regression", rows=[2, 4], unit="line")
-    assert "'t.csv', line 4: the label is 'x'" in message
 
 
 def test_labels_that_do_not_vary_are_refused() -> None:
@@ -173,30 +137,3 @@ def test_tasks_of_several_sources_are_joined() -> None:
         join_targets([CLASSIFICATION, numbers("a")], "dict")
     with pytest.raises(InputError, match="different numbers: 'a' and 'b'"):
         join_targets([numbers("a"), numbers("b")], "dict")
-
-
-finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
-label = st.text(min_size=1, max_size=8).map(str.strip).filter(bool)
-
-
-@given(st.lists(st.lists(finite, min_size=2, max_size=2), min_size=1, max_size=20))
-def test_numbers_are_read_back_exactly(rows: list[list[float]]) -> None:
-    columns = {"a": [row[0] for row in rows], "b": [row[1] for row in rows]}
-    found = read_targets(columns, "t.csv", "regression")
-    np.testing.assert_array_equal(found.task.decode(found.texts), rows)
-
-
-@given(st.lists(st.lists(label, max_size=4), min_size=1, max_size=20))
-def test_lists_of_labels_are_read_back(rows: list[list[str]]) -> None:
-    if not any(rows):
-        return
-    found = read_targets(rows, "t.csv")
-    outputs = found.task.outputs
-    assert list(outputs) == sorted({name for row in rows for name in row})
-    decoded = found.task.decode(found.texts)
-    expected = [[float(name in row) for name in outputs] for row in rows]
-    np.testing.assert_array_equal(decoded, expected)
-    columns = {name: decoded[:, at].tolist() for at, name in enumerate(reversed(outputs))}
-    if len(columns) > 1:  # zeros and ones say the same, in any order of the columns
-        again = read_targets(columns, "t.csv", "multilabel")
-        assert again.task == found.task

@@ -55,16 +55,7 @@ def open_clip() -> Any:
 def images() -> list[Image.Image]:
     """Noise images of many sizes, so that a shift by one pixel is detected."""
     noise = np.random.default_rng(0)
-    sizes = [
-        (320, 240),
-        (241, 333),
-        (224, 224),
-        (17, 9),
-        (301, 225),
-        (700, 97),
-        (256, 257),
-        (5, 64),
-    ]
+    sizes = [(320, 240), (241, 333), (224, 224), (17, 9), (700, 97), (256, 257), (5, 64)]
     return [
         Image.fromarray(noise.integers(0, 256, (height, width, 3), dtype=np.uint8))
         for width, height in sizes

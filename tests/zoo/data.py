@@ -9,18 +9,62 @@ import numpy as np
 from numpy.typing import NDArray
 
 VIT = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "image_size": 32,
-    "patch_size": 8,
-}
+    "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
+    "image_size": 32, "patch_size": 8,
+}  # fmt: skip
 SQUASH = ("ViTImageProcessor", {"size": {"height": 32, "width": 32}})
 CROP = (
     "BitImageProcessor",
     {"size": {"shortest_edge": 37}, "crop_size": {"height": 32, "width": 32}},
 )
+HUBCONF = """
+dependencies = ["torch"]
+import torch
+from nets import Net, WIDTH
+
+
+def classifier(width=WIDTH, pretrained=True):
+    net = Net(width)
+    if pretrained:
+        torch.nn.init.constant_(net.head.bias, 0.5)
+    return net
+
+
+def backbone():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 6, 4, stride=4), torch.nn.ReLU())
+
+
+def pickled():
+    import pathlib
+    return torch.load(pathlib.Path(__file__).with_name("weights.pt"), weights_only=False)
+
+
+def number():
+    return 3
+
+
+def pair():
+    return torch.nn.LSTM(4, 4)
+
+
+def broken():
+    raise KeyError("no such thing")
+"""
+NETS = """
+import torch
+
+WIDTH = {width}
+
+
+class Net(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, width, 4, stride=4)
+        self.head = torch.nn.Linear(width, 5)
+
+    def forward(self, x):
+        return self.head(self.conv(x).relu().mean((2, 3)))
+"""
 
 
 def noise(n: int, side: int) -> NDArray[np.uint8]:

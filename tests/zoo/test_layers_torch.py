@@ -13,7 +13,7 @@ from tests.zoo.data import noise
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.layers import expand_layers
-from oodzoo.zoo.model import NetworkModel, collect_together, launch_together
+from oodzoo.zoo.model import collect_together, launch_together
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.sources import load_network
 from oodzoo.zoo.torch_model import Built, TorchModel, assemble, assemble_layers
@@ -48,9 +48,6 @@ def whole(model: Model | InputError) -> Any:
     return model.network._module  # type: ignore[attr-defined]
 
 
-# --- timm -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "arguments", "stated", "pooling"),
     [
@@ -58,8 +55,6 @@ def whole(model: Model | InputError) -> Any:
         ("test_vit", {"reg_tokens": 4}, "", "cls"),
         ("test_vit2", None, "", "mean"),  # register tokens, but no class token
         ("test_vit", None, ":mean", "mean"),
-        ("test_vit", {"reg_tokens": 4}, ":mean", "mean"),
-        ("test_vit", None, ":both", "both"),
         ("test_vit", {"reg_tokens": 4}, ":both", "both"),
     ],
 )
@@ -81,12 +76,6 @@ def test_blocks_of_a_vision_transformer(
         both = np.concatenate([first, mean], axis=1)
         close(features[layer], {"mean": mean, "cls": first, "both": both}[pooling])
     assert {model.info.pooling for model in models if isinstance(model, Model)} == {pooling}
-
-
-# --- torchvision, transformers, open_clip ---------------------------------------------------------
-
-
-# --- modules of our own ---------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -190,25 +179,3 @@ def test_the_pass_ends_after_the_last_layer(build: Any) -> None:
     build.module.calls.clear()
     run([*both])
     assert build.module.calls == [1]
-
-
-def test_shares_of_the_time_grow_with_depth(build: Any) -> None:
-    specs = [layer("twice"), layer("conv"), ModelSpec("net", "timm/net")]
-    models = [m for m in assemble_layers(build, specs) if isinstance(m, NetworkModel)]
-    network = models[0].network
-    shares = network.collect(network.launch(network.prepare(noise(2, 8)), models)).shares
-    assert 0 < shares[1] < shares[0] < shares[2] == 1
-    alone = network.collect(network.launch(network.prepare(noise(2, 8)), models[1:2])).shares
-    assert 0.5 < alone[0] <= 1
-
-
-def test_layer_and_pooling_are_part_of_the_identity(timm: Any) -> None:
-    source = "timm/test_vit"
-    texts = ["", "@blocks.1", "@blocks.2", "@blocks.1:mean", "@blocks.1:both", "@blocks.1:cls"]
-    prints = []
-    for text in texts:
-        (model,) = load(source + text, pretrained=False)
-        assert isinstance(model, Model)
-        prints.append(model.info.fingerprint)
-    assert prints[1] == prints[5]  # what the default is
-    assert len(set(prints)) == 5

@@ -4,41 +4,35 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from tests.zoo.data import cache_file
+from tests.text_models import sentence_transformers
+from tests.zoo.data import SQUASH, VIT, cache_file, save_checkpoint
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo import torch_source as measuring
+from oodzoo.zoo.download import Download, plan_download
 from oodzoo.zoo.listing import ListedModel, select_models
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_source import remembered
-from oodzoo.zoo.weights import (
-    Measured,
-    Weights,
-    hub_weights,
-)
+from oodzoo.zoo.weights import Measured, Weights, hub_weights
 
 
-def test_what_a_zoo_states_is_believed() -> None:
-    spec = ModelSpec("net", "onnx/none.onnx", parameters=5, licence="mit")
-    model = ListedModel(spec)
-    assert (model.name, model.parameters, model.licence) == ("net", 5, "mit")
-    assert (model.is_local, model.size, model.weights) == (None, None, None)
-    assert model.to_dict() == {**spec.to_dict(), "size": None, "cached": None}
-
-
-def test_unknown_licences_are_left_out_with_a_warning() -> None:
+def test_models_that_meet_constraints() -> None:
     known = ModelSpec("known", "onnx/x.onnx", licence="MIT")
     others = [ModelSpec(f"net{i}", f"onnx/{i}.onnx") for i in range(5)]
     expected = (
@@ -47,66 +41,41 @@ def test_unknown_licences_are_left_out_with_a_warning() -> None:
     with pytest.warns(UserWarning, match="unknown") as caught:
         assert select_models([known, *others], licence="mit") == [ListedModel(known)]
     assert [str(each.message) for each in caught] == [expected]
-
-
-def test_models_that_do_not_meet_a_constraint_need_no_warning() -> None:
-    specs = load_zoo("demo")
+    specs = load_zoo("demo")  # which need no warning
     kept = select_models(specs, licence="apache-2.0", max_parameters="40K")
     assert [m.spec for m in kept] == [s for s in specs if (s.parameters or 0) <= 40_000]
     with pytest.raises(InputError, match="no model meets --max-parameters 1K: the smallest"):
         select_models(specs, max_parameters="1K")
 
 
-# --- sizes ----------------------------------------------------------------------------------------
-
-
-SPEC = ModelSpec("net", "timm/net")
-
-
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("OODZOO_CACHE", str(tmp_path))
-    return tmp_path / "sizes" / f"numpy-{version('numpy')}.jsonl"
-
-
-def forget() -> None:
-    """As another process, which has not read any file."""
-    measuring._read.cache_clear()
+# --- sizes, which are computed once ---------------------------------------------------------------
 
 
 def never() -> Measured:
     raise AssertionError("it is known already")
 
 
-def test_a_size_is_computed_once(file: Path) -> None:
-    assert remembered("numpy", SPEC, "a", lambda: Measured(3, 12)) == Measured(3, 12)
-    assert remembered("numpy", SPEC, "b", lambda: Measured(4)) == Measured(4)
-    assert remembered("numpy", SPEC, "a", never) == Measured(3, 12)
-    assert [json.loads(line) for line in file.read_text().splitlines()] == [
-        ["a", 3, 12],
-        ["b", 4, None],
-    ]
-    forget()
-    assert remembered("numpy", SPEC, "a", never) == Measured(3, 12)
-    assert remembered("numpy", SPEC, "b", never) == Measured(4)
-
-
-def test_models_that_may_change_are_not_remembered(file: Path) -> None:
-    for source in ("hf/./folder", "timm/local-dir:x", "timm/hf-hub:me/x"):
-        remembered("numpy", ModelSpec("net", source), "a", lambda: Measured(3))
+def test_sizes_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODZOO_CACHE", str(tmp_path))
+    file, spec = tmp_path / "sizes" / f"numpy-{version('numpy')}.jsonl", ModelSpec("n", "timm/n")
+    for source in ("hf/./folder", "timm/local-dir:x", "timm/hf-hub:me/x"):  # which may change
+        remembered("numpy", ModelSpec("n", source), "a", lambda: Measured(3))
     assert not file.exists()
+    assert remembered("numpy", spec, "a", lambda: Measured(3, 12)) == Measured(3, 12)
+    assert remembered("numpy", spec, "b", lambda: Measured(4)) == Measured(4)
+    assert remembered("numpy", spec, "a", never) == Measured(3, 12)
+    lines = '["a", 3, 12]\n["b", 4, null]\n'
+    assert file.read_text() == lines
+    with file.open("a") as more:  # damaged lines are ignored
+        more.write('["c", "x", 4]\n{}\nnull\n["d", 5, 2')
+    measuring._read.cache_clear()  # as another process, which has not read any file
+    assert remembered("numpy", spec, "a", never) == Measured(3, 12)
+    assert remembered("numpy", spec, "b", never) == Measured(4)
+    for name in "cd":
+        assert remembered("numpy", spec, name, lambda: Measured(7)) == Measured(7)
 
 
-def test_lines_that_are_not_complete_are_ignored(file: Path) -> None:
-    file.parent.mkdir()
-    file.write_text('["a", 3, 12]\n["b", "x", 4]\n{}\nnull\n["c", 5, 2')
-    assert remembered("numpy", SPEC, "a", never) == Measured(3, 12)
-    assert remembered("numpy", SPEC, "b", lambda: Measured(7)) == Measured(7)
-    forget()
-    assert remembered("numpy", SPEC, "c", lambda: Measured(8)) == Measured(8)
-
-
-# --- weights in caches ----------------------------------------------------------------------------
+# --- weights in caches, and those that must be downloaded -----------------------------------------
 
 
 def test_the_cache_of_hugging_face(hub_cache: Path) -> None:
@@ -117,13 +86,53 @@ def test_the_cache_of_hugging_face(hub_cache: Path) -> None:
     assert not hub_weights("me/net@v2", files, 7).is_local
     cache_file(hub_cache, "me/net", "model.safetensors", b"12345")
     assert hub_weights("me/net", files, 7).size == 5
-    cache_file(hub_cache, "me/parts", "model.safetensors.index.json", b"{}")
-    assert hub_weights("me/parts", ("model.safetensors.index.json",), None) == Weights(
-        hub_cache, True, None
+    index = "model.safetensors.index.json"
+    cache_file(hub_cache, "me/parts", index, b"{}")
+    assert hub_weights("me/parts", (index,), None) == Weights(hub_cache, True, None)
+
+
+def test_what_is_not_cached(
+    timm: Any, torchvision: Any, tmp_path: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    specs = load_zoo("timm/test_vit.r160_in1k,torchvision/resnet18,hf/me/net,demo/cnn_photos")
+    plan = plan_download(specs)
+    assert 46_830_000 < plan.size < 50_000_000
+    assert str(plan) == (
+        "3 models to download, about 48.3 MB, size of 1 model unknown (1 more on this machine)"
     )
+    models = [spec.name for spec in specs[:3]]
+    expected = {"models": models, "size": plan.size, "unknown": ["hf-me-net"], "cached": 1}
+    assert plan.to_dict() == expected
+    layers = load_zoo("timm/test_vit.r160_in1k@all")
+    assert len(layers) > 2
+    assert plan_download(layers) == plan_download(specs[:1])  # which are one network
+    assert plan_download(layers[1:]).models == (layers[1].name,)
+    random = [replace(spec, pretrained=False) for spec in layers]
+    plan = plan_download(random)
+    assert (plan.models, plan.size, plan.n_local) == ((), 0, 1)
+    assert [ListedModel(spec).is_local for spec in (random[0], specs[0])] == [True, False]
 
 
-# --- online: another process asks a server on this machine --------------------------------------
+def download(size: int, *folders: Path) -> Download:
+    return Download(("a", "b"), size * len(folders), (), 0, dict.fromkeys(folders, size))
+
+
+def test_space_of_a_disk_which_folders_may_share(tmp_path: Path) -> None:
+    most = shutil.disk_usage(tmp_path).free * 2 // 3
+    download(most, tmp_path / "a").require_space()
+    with pytest.raises(InputError, match="need about"):
+        download(most, tmp_path / "a", tmp_path / "b").require_space()
+    with pytest.raises(InputError) as caught:
+        download(10**18, tmp_path / "not" / "there").require_space()
+    assert str(caught.value).startswith(
+        "the models to download need about 1,000,000,000.0 GB, but the disk of "
+        f"'{tmp_path}/not/there' has "
+    )
+    assert "GB free; set HF_HOME and TORCH_HOME to another disk" in str(caught.value)
+
+
+# --- online: another process asks a server on this machine ----------------------------------------
 
 REPOSITORIES: dict[str, dict[str, Any]] = {
     "me/net": {
@@ -138,30 +147,66 @@ REPOSITORIES: dict[str, dict[str, Any]] = {
     },
     "me/words": {"pipeline_tag": "text-generation", "cardData": {}, "siblings": {}},
 }
+ABSENT = (
+    "timm/resnet10t.c3_in1k",
+    "timm/hf-hub:owner/name",
+    "hf/facebook/dinov2-small",
+    "open_clip/ViT-B-32/laion2b_s34b_b79k",
+    "sentence-transformers/all-MiniLM-L6-v2",
+)
+PROGRAM = """
+import sys
+import time
+import oodzoo
+from oodzoo.zoo import ModelSpec, load_model, weights
+
+time.sleep = lambda seconds: None  # before another try
+
+def show(function, *arguments):
+    try:
+        print(function(*arguments))
+    except oodzoo.InputError as error:
+        print(error)
+
+for name in ("me/net", "me/old", "me/words", "me/none"):
+    show(weights.hub_card, name)
+for zoo in ("hf/me/*", "hf/me/n*", "hf/me/w*"):
+    show(lambda: [spec.source for spec in oodzoo.load_zoo(zoo)])
+for source in sys.argv[1:]:
+    show(lambda: load_model(ModelSpec("net", source)).info.feature_dim)
+"""
 
 
 class Hub(BaseHTTPRequestHandler):
     """The parts of the Hub's API that are used."""
 
+    asked: ClassVar[list[str]] = []
+
     def do_GET(self) -> None:
+        self.asked.append(self.path)
         path, query = urlsplit(self.path).path, parse_qs(urlsplit(self.path).query)
         name = path.removeprefix("/api/models").strip("/")
-        if not name:
+        if path == "/api/models":
             assert query["author"] == ["me"]
-            self._send(200, [self._info(each) for each in REPOSITORIES])
+            self._send([self._info(each) for each in REPOSITORIES])
         elif name in REPOSITORIES:
-            self._send(200, self._info(name))
+            self._send(self._info(name))
         else:
-            self._send(404, {"error": "Repository not found"})
+            self.send_response(404)
+            self.send_header("X-Error-Code", "RepoNotFound")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+    do_HEAD = do_GET
 
     def _info(self, name: str) -> dict[str, Any]:
         known = REPOSITORIES[name]
         files = [{"rfilename": file, "size": size} for file, size in known["siblings"].items()]
         return {"id": name, "modelId": name, **known, "siblings": files}
 
-    def _send(self, code: int, document: Any) -> None:
+    def _send(self, document: Any) -> None:
         content = json.dumps(document).encode()
-        self.send_response(code)
+        self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
@@ -173,64 +218,73 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    Hub.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
 
 
-def online(code: str, endpoint: str) -> list[str]:
-    """The lines that another process writes, which uses this hub."""
-    settings = {"HF_ENDPOINT": endpoint, "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1"}
+def online(folder: Path, endpoint: str, *sources: str) -> tuple[list[str], str]:
+    """What another process prints, which uses a hub, with its cache in a folder."""
+    environment = {**os.environ, "HF_HOME": str(folder), "HF_ENDPOINT": endpoint}
+    environment |= {"HF_HUB_OFFLINE": "0", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
     done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **settings, "no_proxy": "127.0.0.1"},
+        [sys.executable, "-c", PROGRAM, *sources],
+        env=environment,
         capture_output=True,
         text=True,
         check=False,
+        timeout=120,  # the libraries themselves would try again for minutes
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return done.stdout.splitlines(), done.stderr
 
 
-def test_cards(hub: str, hub_cache: Path) -> None:
-    code = """
-from oodzoo.zoo.weights import hub_card
-for name in ("me/net", "me/old", "me/words", "me/none"):
-    card = hub_card(name)
-    print(card.licence, card.size)
-"""
-    expected = ["apache-2.0 1000", "my-licence 77", "None None", "None None"]
-    assert online(code, hub) == expected
+def require_once(message: str, source: str) -> None:
+    """No word of a message is repeated, besides short ones and those of names and paths."""
+    words = re.findall(r"[a-z_]{4,}", re.sub("'.*?'", "", message.replace(source, "")).lower())
+    assert not [word for word, n in Counter(words).items() if n > 1], message
 
 
-def test_models_of_an_owner(hub: str, hub_cache: Path) -> None:
-    code = """
-import oodzoo
-for zoo in ("hf/me/*", "hf/me/n*", "hf/me/w*"):
-    try:
-        print(*(spec.source for spec in oodzoo.load_zoo(zoo)))
-    except oodzoo.InputError as error:
-        print(error)
-"""
-    assert online(code, hub) == [
-        "hf/me/net hf/me/old",
-        "hf/me/net",
-        "hf has no pre-trained model that matches 'me/w*'; did you mean me/o* or me/n*?",
+@pytest.fixture
+def libraries(timm: Any, transformers: Any, open_clip: Any) -> Any:
+    """All libraries of the hub; tests skip where one is missing."""
+    sentence_transformers()
+    return transformers
+
+
+def test_what_a_hub_says(hub: str, libraries: Any, tmp_path: Path) -> None:
+    lines, _ = online(tmp_path, hub, *ABSENT)
+    listed, some, none = lines[4:7]
+    assert lines[:4] == [
+        "Card(licence='apache-2.0', size=1000)",
+        "Card(licence='my-licence', size=77)",
+        *["Card(licence=None, size=None)"] * 2,
     ]
+    assert (listed, some) == ("['hf/me/net', 'hf/me/old']", "['hf/me/net']")
+    assert none == "hf has no pre-trained model that matches 'me/w*'; did you mean me/o* or me/n*?"
+    for source, line in zip(ABSENT, lines[7:], strict=True):
+        words = f"model 'net': {hub} has nothing for {source} that you may read; check its"
+        assert line.startswith(words)
+        require_once(line, source)
+    assert Hub.asked.count("/") == 1  # whether it answers is asked once
 
 
-def test_a_hub_that_cannot_be_reached(hub_cache: Path) -> None:
-    code = """
-import oodzoo
-from oodzoo.zoo import weights
-print(weights.hub_card("me/net"), weights._is_unreachable)
-try:
-    oodzoo.load_zoo("hf/me/*")
-except oodzoo.InputError as error:
-    print(error)
-"""
-    first, second = online(code, "http://127.0.0.1:9")
-    assert first == "Card(licence=None, size=None) True"
-    assert second.startswith("the zoo 'hf/me/*' needs the Hugging Face Hub, which cannot be")
+def test_a_hub_that_cannot_be_reached(libraries: Any, tmp_path: Path) -> None:
+    snapshot = tmp_path / "hub" / "models--owner--net" / "snapshots" / "0"
+    config = libraries.ViTConfig(**VIT)
+    save_checkpoint(libraries, libraries.ViTModel(config), snapshot, SQUASH)
+    refs = tmp_path / "hub" / "models--owner--net" / "refs"
+    refs.mkdir()
+    (refs / "main").write_text("0")
+    endpoint = "http://127.0.0.1:9"
+    lines, error = online(tmp_path, endpoint, *ABSENT, "hf/owner/net")
+    assert lines[:4] == ["Card(licence=None, size=None)"] * 4
+    assert lines[4].startswith("the zoo 'hf/me/*' needs the Hugging Face Hub, which cannot be")
+    for source, line in zip(ABSENT, lines[7:-1], strict=True):
+        assert line.startswith(f"model 'net': {source} is not in the cache ")
+        assert f"{endpoint} cannot be reached (" in line
+        require_once(line, source)
+    assert lines[-1] == "32"  # it is in the cache
+    assert not re.search("requesting (?!GET http://127.0.0.1:9/api/models\n)", error)

@@ -17,60 +17,32 @@ import numpy as np
 import pytest
 from tests.small_clip import small_clip
 from tests.text_models import save_text_model
-from tests.zoo.data import SQUASH, VIT, cache_file, image_processor, noise, save_checkpoint
+from tests.zoo.data import (
+    HUBCONF,
+    NETS,
+    SQUASH,
+    VIT,
+    cache_file,
+    image_processor,
+    noise,
+    save_checkpoint,
+)
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.layers import all_layers, with_layer
 from oodzoo.zoo.listing import ListedModel
 from oodzoo.zoo.model import Model, collect_together, launch_together
-from oodzoo.zoo.sources import (
-    get_source,
-    load_network,
-    load_trainable,
-    load_trainable_network,
-    source_kinds,
-)
+from oodzoo.zoo.sources import get_source, load_network, load_trainable, load_trainable_network
 from oodzoo.zoo.spec import portable_source
 from oodzoo.zoo.weights import Weights
 
 TEXTS = ["a good film", "the room was not warm", ""]
-IMAGE_KINDS = ("hf", "onnx", "open_clip", "timm", "torch_hub", "torchvision")
-HUBCONF = """
-import torch
-
-class Net(torch.nn.Module):
-    def __init__(self, width):
-        super().__init__()
-        self.conv = torch.nn.Conv2d(3, width, 4, stride=4)
-        self.head = torch.nn.Linear(width, 5)
-
-    def forward(self, x):
-        return self.head(self.conv(x).relu().mean((2, 3)))
-
-def net(width=8, pretrained=True):
-    return Net(width)
-"""
 
 
 @dataclass
 class Small:
-    """A model on disk.
-
-    Attributes
-    ----------
-    spec : ModelSpec
-    features, logits : callable
-        What the library computes for a normalised batch, or for texts.
-    layer : str
-        A layer, and
-    tapped : callable
-        its pooled output for a batch.
-    copied : str
-        A file that a saved predictor copies; empty if there is none.
-    head : str
-        Beginning of the names of weights that the features do not depend on.
-    """
+    """A model on disk, and what its library computes for a normalised batch, or for texts."""
 
     spec: ModelSpec
     features: Callable[[Any], Any]
@@ -78,8 +50,11 @@ class Small:
     parameters: int = 0
     layer: str = ""
     tapped: Callable[[Any], Any] | None = None
+    """Pooled output of the layer."""
     copied: str = "model.safetensors"
+    """A file that a saved predictor copies; empty if there is none."""
     head: str = "nothing"
+    """Beginning of the names of weights that the features do not depend on."""
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
@@ -194,7 +169,8 @@ def small_torch_hub(folder: Path, request: Any) -> Small:
     request.getfixturevalue("torch")
     (folder / "hub").mkdir()
     (folder / "hub" / "hubconf.py").write_text(HUBCONF)
-    spec = ModelSpec("net", "torch_hub/hub:net", input_size=16, folder=folder)
+    (folder / "hub" / "nets.py").write_text(NETS.format(width=8))
+    spec = ModelSpec("net", "torch_hub/hub:classifier", input_size=16, folder=folder)
     parts = get_source("torch_hub").build(spec).module  # type: ignore[attr-defined]
     run = parts["backbone"].conv
     features = mean_map(lambda x: run(x).relu())
@@ -236,10 +212,6 @@ MADE = {
     "torch_hub": small_torch_hub, "torchvision": small_torchvision,
     "sentence-transformers": small_text,
 }  # fmt: skip
-
-
-def test_every_source_is_tested() -> None:
-    assert set(source_kinds()) == set(MADE)
 
 
 @pytest.fixture(scope="module", params=sorted(MADE))
@@ -356,10 +328,7 @@ def test_what_a_zoo_file_states_wins(image_model: Small) -> None:
     "spec",
     [
         ModelSpec("net", "timm/test_vit", input_size=64),
-        ModelSpec("net", "torchvision/squeezenet1_1", input_size=64),
         ModelSpec("net", "torchvision/resnet18", input_size=64, arguments={"num_classes": 4}),
-        ModelSpec("net", "timm/resnet18", input_size=64, arguments={"num_classes": 0}),
-        ModelSpec("net", "open_clip/RN50/openai", input_size=32),
     ],
     ids=lambda spec: spec.source,
 )
@@ -462,24 +431,14 @@ def test_what_is_known_before_loading(small: Small) -> None:
         ("timm/test_vit.r160_in1k", "timm/test_vit.r160_in1k", "model.safetensors"),
         ("timm/hf-hub:me/net", "me/net", "pytorch_model.bin"),
         ("open_clip/hf-hub:me/net", "me/net", "open_clip_model.safetensors"),
-        (
-            "open_clip/ViT-B-32/laion2b_s34b_b79k",
-            "laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
-            "open_clip_model.safetensors",
-        ),
-        (
-            "open_clip/ViTamin-L-256/datacomp1b",
-            "jienengchen/ViTamin-L-256px",
-            "pytorch_model.bin",
-        ),
+        ("open_clip/ViT-B-32/laion2b_s34b_b79k", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
+         "open_clip_model.safetensors"),
+        ("open_clip/ViTamin-L-256/datacomp1b", "jienengchen/ViTamin-L-256px", "pytorch_model.bin"),
         ("sentence-transformers/me/net", "me/net", "model.safetensors"),
-        (
-            "sentence-transformers/all-MiniLM-L6-v2",
-            "sentence-transformers/all-MiniLM-L6-v2",
-            "model.safetensors",
-        ),
+        ("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2",
+         "model.safetensors"),
     ],
-)
+)  # fmt: skip
 def test_weights_in_the_cache_of_the_hub(
     timm: Any, open_clip: Any, hub_cache: Path, source: str, repository: str, name: str
 ) -> None:
@@ -510,24 +469,6 @@ def test_weights_at_a_url(
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(b"123")
         assert ask(ModelSpec("net", source)) == Weights(folder, True, 3)
-
-
-@pytest.mark.parametrize(
-    ("source", "parameters", "size"),
-    [
-        # of the image tower; a published file with both towers has 605,157,884 bytes
-        ("open_clip/ViT-B-32/openai", 87_849_216, 605_157_884),
-        ("timm/resnet18", 11_689_512, 46_800_000),
-        ("torchvision/resnet18", 11_689_512, 46_830_571),
-        ("torchvision/inception_v3", 23_834_568, 108_949_747),  # its file has a second head
-    ],
-)
-def test_sizes_of_published_models(
-    timm: Any, torchvision: Any, open_clip: Any, source: str, parameters: int, size: int
-) -> None:
-    listed = ListedModel(ModelSpec("net", source))
-    assert listed.parameters == parameters
-    assert listed.size == pytest.approx(size, rel=0.001)
 
 
 def test_licences(timm: Any, torchvision: Any) -> None:
@@ -599,16 +540,12 @@ def built_of(source: str) -> Any:
     ("of", "name"),
     [
         (of_timm, "resnet50.a1_in1k"),  # cut out of something larger, bicubic
-        (of_timm, "resnet50.fb_swsl_ig1b_ft_in1k"),  # bilinear
         (of_timm, "vit_small_patch14_dinov2.lvd142m"),  # nothing beside the centre is cut away
-        (of_timm, "vit_base_patch16_siglip_224.v2_webli"),
         (of_timm, "eva02_base_patch14_448.mim_in22k_ft_in22k_in1k"),  # squashed
         (of_timm, "deepseek_vit_412m.deepseek_v4_flash_vision_exp"),  # padded
         (of_timm, "vit_base_patch16_sapiens2.fb"),  # not square
         (of_torchvision, "resnet50.IMAGENET1K_V1"),
-        (of_torchvision, "efficientnet_b4"),
         (of_torchvision, "inception_v3"),
-        (of_torchvision, "vit_b_16.IMAGENET1K_SWAG_E2E_V1"),
         (of_open_clip, "RN50/openai"),  # the shorter side fits
         (of_open_clip, "ViT-B-16-SigLIP2/webli"),  # squashed, another mean
         (of_open_clip, "MobileCLIP-S1/datacompdr"),  # bilinear
@@ -635,12 +572,10 @@ def test_preprocessing_is_that_of_the_library(
         ("BeitImageProcessor", {"do_center_crop": True, "crop_size": {"height": 99, "width": 95}}),
         ("ViTImageProcessor", {"do_normalize": False, "resample": 1}),
         ("ViTImageProcessor", {"rescale_factor": 1 / 127.5, "image_mean": [1, 1, 1]}),
-        (
-            "BitImageProcessor",
-            {"size": {"shortest_edge": 30}, "crop_size": {"height": 33, "width": 41}},
-        ),
+        ("BitImageProcessor",
+         {"size": {"shortest_edge": 30}, "crop_size": {"height": 33, "width": 41}}),
     ],
-)
+)  # fmt: skip
 def test_preprocessing_is_that_of_the_image_processor(
     transformers: Any, tmp_path: Path, images: list[Any], kind: str, settings: Any
 ) -> None:
@@ -659,22 +594,17 @@ def test_preprocessing_is_that_of_the_image_processor(
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("timm/resnet5", "has no architecture 'resnet5'; did you mean "),
         ("timm/resnet50.a9_in1k", "no weights 'resnet50.a9_in1k'; it has resnet50.a1_in1k, "),
         ("timm/local-dir:nowhere", "cannot load timm/local-dir:nowhere: Config file not found"),
         ("timm/resnet10t.c3_in1k", "is not in the cache"),
         ("torchvision/resnet5", "has no classification model 'resnet5'; did you mean "),
         ("torchvision/resnet50.V9", "no weights 'V9' for resnet50; it has IMAGENET1K_V1, IMAGE"),
-        ("torchvision/fasterrcnn_resnet50_fpn", "has no classification model"),
         ("open_clip/ViT-B-17/openai", "has no architecture 'ViT-B-17'; did you mean "),
-        ("open_clip/ViT-B-16", "has no weights '' for ViT-B-16; it has openai, "),
         ("open_clip/ViT-B-16/openia", "has no weights 'openia' for ViT-B-16; it has openai, "),
         ("open_clip/ViT-B-32/commonpool_s_text_s13m_b4k", "is not in the cache"),
         ("hf/./nowhere", "'nowhere' is not a transformers checkpoint: it has no config.json"),
         ("hf/nobody/nothing-at-all", "is not in the cache"),
-        ("onnx/absent.onnx", "cannot read 'absent.onnx': No such file"),
         ("sentence-transformers/./nowhere", "it has no modules.json"),
-        ("torch_hub/pytorch/vision:resnet18", "a repository on GitHub is not downloaded, because"),
     ],
 )
 def test_errors_are_one_line(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.oracles import zero_shot as oracle
 from tests.small_clip import small_clip
-from tests.zoo.data import noise
+from tests.zoo.data import VIT, noise
 
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import normalise
@@ -69,25 +69,11 @@ def test_what_transformers_classifies(
     transformers: Any, torch: Any, tmp_path: Path, kind: str
 ) -> None:
     torch.manual_seed(0)
-    text = {
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 24,
-        "vocab_size": 64,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "pad_token_id": 2,
-    }
-    vision = {
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "image_size": 16,
-        "patch_size": 8,
-    }
+    size = {"hidden_size": 16, "intermediate_size": 16}
+    size |= {"num_hidden_layers": 1, "num_attention_heads": 2}
+    vision = {**size, "image_size": 16, "patch_size": 8}
+    text = {**size, "max_position_embeddings": 24, "vocab_size": 64}
+    text |= {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
     more = {"projection_dim": 16} if kind == "CLIP" else {}
     config = getattr(transformers, f"{kind}Config")(text_config=text, vision_config=vision, **more)
     whole = getattr(transformers, f"{kind}Model")(config).eval()
@@ -103,11 +89,8 @@ def test_what_transformers_classifies(
     prompt = "a photo of a {}."
     tokens = tokenizer(
         [prompt.replace("{}", name) for name in CLASS_NAMES],
-        padding="max_length",
-        truncation=True,
-        max_length=24,
-        return_tensors="pt",
-    )
+        padding="max_length", truncation=True, max_length=24, return_tensors="pt",
+    )  # fmt: skip
     with torch.no_grad():
         expected = whole(pixel_values=pixels, **tokens).logits_per_image
         images = whole.get_image_features(pixel_values=pixels)
@@ -138,14 +121,10 @@ def _tokenizer(transformers: Any, folder: Path) -> Any:
 
 
 def test_models_without_a_text_tower(transformers: Any, tmp_path: Path) -> None:
-    config = transformers.ViTConfig(
-        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2
-    )
-    transformers.ViTModel(config).save_pretrained(tmp_path)
-    spec = ModelSpec("model", "hf/./", folder=tmp_path)
-    assert get_source("hf").text_tower(spec, device="cpu") is None
-    for kind in ("onnx", "timm", "torchvision"):
-        assert get_source(kind).text_tower(ModelSpec("m", f"{kind}/m"), device="cpu") is None
+    transformers.ViTModel(transformers.ViTConfig(**VIT)).save_pretrained(tmp_path)
+    for source in ("hf/./", "onnx/m", "timm/m", "torchvision/m"):
+        spec = ModelSpec("m", source, folder=tmp_path)
+        assert get_source(spec.kind).text_tower(spec, device="cpu") is None
 
 
 def test_a_tokeniser_that_is_missing(tmp_path: Path) -> None:
@@ -159,83 +138,48 @@ def test_a_tokeniser_that_is_missing(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
-# --- prompts --------------------------------------------------------------------------------------
-
-
-def test_names_of_a_file_and_of_a_line(tmp_path: Path) -> None:
-    file = tmp_path / "names.txt"
-    file.write_text("\ufeff# classes\n\nn1 = a dog, sitting\nn2=cat = feline\n", encoding="utf-8")
-    assert parse_class_names(str(file)) == {"n1": "a dog, sitting", "n2": "cat = feline"}
+def test_names_and_prompts_of_files_and_of_a_line(tmp_path: Path) -> None:
+    (tmp_path / "names").write_text(
+        "\ufeff# classes\n\nn1 = a dog, sitting\nn2=cat = feline\n", encoding="utf-8"
+    )
+    names = {"n1": "a dog, sitting", "n2": "cat = feline"}
+    assert parse_class_names(str(tmp_path / "names")) == names
     assert parse_class_names("n1=dog,n2 = cat") == {"n1": "dog", "n2": "cat"}
+    (tmp_path / "prompts").write_text("a photo of a {}.\n\n# other styles\n  art of the {}.  \n")
+    assert read_prompts(tmp_path / "prompts") == ("a photo of a {}.", "art of the {}.")
 
 
-def test_prompts_of_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "prompts.txt"
-    file.write_text("a photo of a {}.\n\n# other styles\n  art of the {}.  \n")
-    assert read_prompts(file) == ("a photo of a {}.", "art of the {}.")
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ({"a": "x", "b": "y"}, r"lack 1 class of the data: 'c'; give"),
-        ({"b": "y"}, r"lack 2 classes of the data: 'a', 'c'; give"),
-        ({"a": "x", "b": "y", "c": "z", "cc": "w"}, r"have 'cc', which is not a class; did you"),
-        ({"a": "x", "b": " ", "c": "z"}, "the name of the class 'b' is empty"),
-        ({"a": "x", "b": "x", "c": "z"}, "two classes have the name 'x'"),
-    ],
-)
-def test_names_that_do_not_fit_the_classes(names: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        Prompts(names).require_classes(["a", "b", "c"])
-    assert "\n" not in str(caught.value)
+def fit(**names: str) -> None:
+    Prompts(names).require_classes(["a", "b", "c"])
 
 
 @pytest.mark.parametrize(
-    ("templates", "message"),
+    ("call", "words"),
     [
-        ((), "there is no prompt; give at least one"),
-        (("a photo of a dog",), r"the prompt 'a photo of a dog' has no place .*; write {} there"),
-        (("a {name}",), r"the prompt 'a {name}' has no place"),
-        (("a {}.", "the {}.", "a {}."), r"the prompt 'a {}\.' is given twice"),
+        (lambda: fit(a="x", b="y"), r"lack 1 class of the data: 'c'; give"),
+        (lambda: fit(b="y"), r"lack 2 classes of the data: 'a', 'c'; give"),
+        (lambda: fit(a="x", b="y", c="z", cc="w"), "have 'cc', which is not a class; did you"),
+        (lambda: fit(a="x", b=" ", c="z"), "the name of the class 'b' is empty"),
+        (lambda: fit(a="x", b="x", c="z"), "two classes have the name 'x'"),
+        (lambda: Prompts(templates=()), "there is no prompt; give at least one"),
+        (lambda: Prompts(templates=("a {name}",)), r"'a {name}' has no place .*; write {} there"),
+        (lambda: Prompts(templates=("a {}.", "b {}", "a {}.")), r"'a {}\.' is given twice"),
+        (lambda: parse_class_names("names.txt"), "there is no file 'names.txt'"),
+        (lambda: parse_class_names("n1=dog,cat"), "--class-names: 'cat' is not CLASS=TEXT"),
+        (lambda: parse_class_names("=dog"), "--class-names: '=dog' is not CLASS=TEXT"),
+        (lambda: parse_class_names("n1=dog,n1=cat"), "--class-names names the class 'n1' twice"),
+        (lambda: parse_class_names("bytes"), r"cannot read 'bytes': "),
+        (lambda: read_prompts("none"), r"cannot read 'none': No such file"),
+        (lambda: read_prompts("empty"), r"the file 'empty': there is no prompt"),
+        (lambda: texts_of(["a_b", "a b"], None), "two classes have the name 'a b'"),
     ],
 )
-def test_templates_that_cannot_be_used(templates: tuple[str, ...], message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        Prompts(templates=templates)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ("names.txt", "there is no file 'names.txt'"),
-        ("n1=dog,cat", "--class-names: 'cat' is not CLASS=TEXT"),
-        ("=dog", "--class-names: '=dog' is not CLASS=TEXT"),
-        ("n1=dog,n1=cat", "--class-names names the class 'n1' twice"),
-    ],
-)
-def test_names_that_cannot_be_read(given: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_class_names(given)
-
-
-def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot read '.*none': No such file"):
-        read_prompts(tmp_path / "none")
+def test_names_and_prompts_that_cannot_be_used(
+    call: Any, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(InputError, match=r"cannot read '.*bytes': "):
-        parse_class_names(str(tmp_path / "bytes"))
     (tmp_path / "empty").write_text("# nothing\n")
-    with pytest.raises(InputError, match=r"the file '.*empty': there is no prompt"):
-        read_prompts(tmp_path / "empty")
-
-
-def test_the_default_texts_are_the_classes_with_blanks() -> None:
-    assert texts_of(["alarm_clock", "bike_"], None) == ("alarm clock", "bike")
-    assert all("{}" in prompt for prompt in PROMPTS)
-    assert Prompts().is_default
-    assert not Prompts(templates=("{}",)).is_default
-    Prompts().require_classes(["anything", "any thing"])  # checked where they are embedded
-    with pytest.raises(InputError, match="two classes have the name 'a b'"):
-        texts_of(["a_b", "a b"], None)
+    with pytest.raises(InputError, match=words) as caught:
+        call()
+    assert "\n" not in str(caught.value)

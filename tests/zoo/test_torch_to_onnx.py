@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from tests.zoo.data import noise
 
 from oodzoo.core.errors import InputError, MissingPackageError
-from oodzoo.zoo import ModelSpec, load_model, torch_to_onnx
-from oodzoo.zoo.layers import with_layer
-from oodzoo.zoo.sources import load_trainable
-from oodzoo.zoo.torch_to_onnx import write_features, write_outputs
+from oodzoo.zoo import torch_to_onnx
+from oodzoo.zoo.torch_to_onnx import write_features
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
@@ -58,125 +55,49 @@ def test_the_file_equals_the_module(
     assert not any(capfd.readouterr())
 
 
-def test_several_outputs(torch: Any, module: Any, tmp_path: Path) -> None:
-    class Two(torch.nn.Module):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = module
-
-        def forward(self, batch: Any) -> Any:
-            return self.inner(batch), batch.amax((2, 3))
-
-    write_outputs(Two(), CROP, tmp_path / "two.onnx", ["a", "b"], name="two")
-    batch = torch.rand(3, 3, *CROP)
-    for found, expected in zip(_run(tmp_path / "two.onnx", batch), Two()(batch), strict=True):
-        np.testing.assert_allclose(found, expected.detach().numpy(), atol=1e-6)
-
-
 def test_modules_that_cannot_be_written(
-    torch: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    torch: Any,
+    module: Any,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Spectrum(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, batch: Any) -> Any:
-            return torch.linalg.eigvals(batch[..., :16, :16]).real.flatten(1)
+    class Each(torch.nn.Module):  # type: ignore[misc]
+        """Applies a function, which gets the number of the call, too."""
 
-    class Branch(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, batch: Any) -> Any:
-            return batch.mean((2, 3)) if batch.sum() > 0 else batch.amax((2, 3))
-
-    class Map(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, batch: Any) -> Any:
-            return batch * 2
-
-    file = tmp_path / "module.onnx"
-    for module, message in (
-        (Spectrum(), r"'odd' cannot be written as an ONNX file: .*linalg_eig"),
-        (Branch(), r"'odd' cannot be written as an ONNX file: .*data-dependent"),
-        (Map(), r"'odd' cannot be written .*shape \(1, 3, 24, 16\) for a batch of 1; expected \(1"),
-    ):
-        with pytest.raises(InputError, match=message) as found:
-            write_features(module, CROP, file, name="odd")
-        assert "\n" not in str(found.value)
-    assert not file.exists()
-    assert not any(capfd.readouterr())
-
-
-def test_a_file_that_differs(
-    torch: Any, module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Counting(torch.nn.Module):  # type: ignore[misc]
-        """Gives something else each time."""
-
-        calls = 0
+        def __init__(self, function: Any) -> None:
+            super().__init__()
+            self.function = function
+            self.calls = 0
 
         def forward(self, batch: Any) -> Any:
             self.calls += 1
-            return batch.mean((2, 3)) + self.calls
+            return self.function(batch, self.calls)
 
-    with pytest.raises(InputError, match=r"outputs differ by .* from PyTorch's, more than 1e-04"):
-        write_features(Counting(), CROP, tmp_path / "module.onnx", name="odd")
+    def refused(module: Any, message: str) -> None:
+        with pytest.raises(InputError, match=message) as found:
+            write_features(module, CROP, tmp_path / "module.onnx", name="odd")
+        assert "\n" not in str(found.value)
+        assert not any(tmp_path.iterdir())
+
+    for function, message in (
+        (lambda x, n: torch.linalg.eigvals(x[..., :16, :16]).real.flatten(1),
+         r"'odd' cannot be written as an ONNX file: .*linalg_eig"),
+        (lambda x, n: x.mean((2, 3)) if x.sum() > 0 else x.amax((2, 3)),
+         r"'odd' cannot be written as an ONNX file: .*data-dependent"),
+        (lambda x, n: x * 2,
+         r"'odd' cannot be written .*shape \(1, 3, 24, 16\) for a batch of 1; expected \(1"),
+        (lambda x, n: x.mean((2, 3)) + n, r"outputs differ by .* from PyTorch's, more than 1e-04"),
+    ):  # fmt: skip
+        refused(Each(function), message)
+    assert not any(capfd.readouterr())
+    for package in ("onnx", "onnxscript"):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            message = rf'ONNX files needs the package {package}.*"oodzoo\[tune\]"'
+            with pytest.raises(MissingPackageError, match=message):
+                write_features(module, CROP, tmp_path / "module.onnx", name="odd")
+    monkeypatch.setattr(torch.onnx, "export", lambda model, args, f: None)
+    refused(module, r"ONNX files needs torch 2\.5 or newer, got 2\.")
     monkeypatch.setattr(torch_to_onnx, "_MAX_BYTES", 100)
-    with pytest.raises(InputError, match=r"'small' has weights of .* limited to 2 GB"):
-        write_features(module, CROP, tmp_path / "module.onnx", name="small")
-    assert not any(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("package", ["onnx", "onnxscript"])
-def test_missing_packages(
-    module: Any, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, package, None)
-    message = rf'ONNX files needs the package {package}.*"oodzoo\[tune\]"'
-    with pytest.raises(MissingPackageError, match=message):
-        write_features(module, CROP, tmp_path / "module.onnx", name="small")
-
-
-def test_an_old_torch(
-    torch: Any, module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def export(model: Any, args: Any, f: Any) -> None: ...
-
-    monkeypatch.setattr(torch.onnx, "export", export)
-    with pytest.raises(InputError, match=r"ONNX files needs torch 2\.5 or newer, got 2\."):
-        write_features(module, CROP, tmp_path / "module.onnx", name="small")
-
-
-# --- models of libraries --------------------------------------------------------------------------
-
-
-PIXELS = noise(3, 32)
-
-
-@pytest.fixture
-def spec(timm: Any) -> ModelSpec:
-    return ModelSpec("tiny", "timm/test_resnet", pretrained=False, input_size=32)
-
-
-def test_changed_weights_are_written(spec: ModelSpec, tmp_path: Path) -> None:
-    import torch
-
-    pytest.importorskip("onnxscript", reason="torch.onnx needs it")
-    made = load_trainable(spec, load_model(spec).info.preprocessing)
-    with torch.no_grad():
-        for weight in made.module.parameters():
-            weight.mul_(0.9)
-    made.write_onnx(tmp_path / "net.onnx")
-    preprocessing = made.preprocessing
-    stated: dict[str, Any] = {"mean": preprocessing.mean, "std": preprocessing.std}
-    written = load_model(ModelSpec("net", "onnx/net.onnx", folder=tmp_path, **stated))
-    with torch.no_grad():
-        found = made.module(torch.from_numpy(preprocessing.normalise(PIXELS)))
-    np.testing.assert_allclose(written(PIXELS).features, found.numpy(), atol=1e-5)
-
-
-def test_what_follows_a_layer_is_frozen_and_not_run(spec: ModelSpec) -> None:
-    import torch
-
-    layer = with_layer(spec, "layer1", None)
-    made = load_trainable(layer, load_model(layer).info.preprocessing)
-    made.module.network.layer2.forward = None  # cannot be called
-    batch = torch.from_numpy(made.preprocessing.normalise(PIXELS))
-    assert made.module(batch).shape == (3, made.feature_dim)
-    trained = {name for name, weight in made.module.named_parameters() if weight.requires_grad}
-    assert any(name.startswith("network.layer1.") for name in trained)
-    assert not any(name.startswith("network.layer2.") for name in trained)
+    refused(module, r"'odd' has weights of .* limited to 2 GB")

@@ -1,0 +1,114 @@
+"""`ImageDomains`: fingerprint, checks, and the problems that are found."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from oodzoo import ImageDomains
+
+
+def test_fingerprint_is_that_of_its_definition() -> None:
+    contents, domains = [bytes([n]) for n in range(4)], ["day", "day", "näht", "näht"]
+    data = ImageDomains(contents, labels=[["ä"], ["b"], [], ["b"]], domains=domains)
+    lines = [json.dumps(["multilabel", "b", "ä"])]
+    for sample in data:
+        digest = hashlib.sha256(contents[int(sample.path)]).hexdigest()
+        lines.append(json.dumps([*sample, digest]))
+    expected = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+    assert data.fingerprint == expected
+
+
+def damage(path: Path) -> None:
+    picture = Image.effect_noise((64, 64), 80).convert("RGB")
+    match path.stem:
+        case "empty":
+            path.write_bytes(b"")
+        case "text":
+            path.write_text("this is no picture")
+        case "truncated":
+            picture.save(path)
+            path.write_bytes(path.read_bytes()[:-400])
+        case "float":
+            Image.new("F", (2, 2)).save(path)
+        case "dangling":
+            path.symlink_to("nowhere.png")
+        case "pipe":
+            os.mkfifo(path)
+
+
+def test_unreadable_images_are_named_with_their_reasons(photos: Path) -> None:
+    names = ["empty.jpg", "text.jpg", "truncated.jpg", "truncated.png", "float.tiff"]
+    unread = {
+        "day/cat/dangling.png": "No such file or directory",
+        "day/cat/pipe.png": "not a regular file",
+    }
+    bad = sorted([*(f"day/cat/{name}" for name in names), *unread])
+    for path in bad:
+        damage(photos / path)
+    data = ImageDomains(photos)
+    assert data.quick_check() == []  # which opens no image
+    summary = data.summary()
+    (issue,) = summary.issues
+    assert (issue.kind, sorted(issue.paths)) == ("unreadable", bad)
+    assert issue.message.startswith("7 images cannot be read: 'day/cat/")
+    assert "\n" not in str(issue)
+    assert summary.unreadable is not None
+    assert tuple(summary.unreadable) == issue.paths
+    assert summary.unreadable["day/cat/empty.jpg"] == "the file is empty (0 bytes)"
+    assert data.unreadable == ImageDomains(photos).unreadable == unread
+    without = [s.path for s, digest in zip(data, data.digests, strict=True) if digest is None]
+    assert without == list(unread)
+
+
+def test_check_reads_the_files_again_once(photos: Path) -> None:
+    data = ImageDomains(photos)
+    before, fingerprint = data.digests, data.fingerprint
+    (photos / "day/cat/1.png").unlink()
+    assert (data.digests, data.unreadable) == (before, {})  # read once
+    data.check()
+    assert data.digests == (None, *before[1:])
+    assert data.unreadable == {"day/cat/1.png": "No such file or directory"}
+    damaged = data.fingerprint
+    shutil.copy(photos / "day/cat/2.png", photos / "day/cat/1.png")
+    calls = []
+
+    def progress(done: int, total: int) -> None:
+        calls.append((done, total))
+        shutil.rmtree(photos)
+
+    quick = data.summary(quick=True)
+    data.check(progress)
+    assert calls == [(8, 8)]  # one call, after all images
+    assert data.unreadable == {}
+    assert None not in data.digests
+    assert len({fingerprint, damaged, data.fingerprint}) == 3
+    assert data.summary(quick=True) == quick
+    assert data._repr_html_() == quick._repr_html_()
+    assert (quick.unreadable, quick.total.n_bytes, quick.total.images) == (None, None, 8)
+
+
+@pytest.mark.parametrize(
+    ("copy", "kinds"),
+    [
+        ("night/cat/copy.png", ["leak"]),
+        ("day/dog/copy.png", ["two labels"]),
+        ("night/dog/copy.png", ["leak", "two labels"]),
+        ("day/cat/copy.png", ["copies"]),
+    ],
+)
+def test_identical_images(photos: Path, copy: str, kinds: list[str]) -> None:
+    assert ImageDomains(photos).check() == []
+    shutil.copy(photos / "day/cat/1.png", photos / copy)
+    for folder in ("day/cat", "night/cat"):  # which are not identical
+        (photos / folder / "empty.png").touch()
+    unreadable, *issues = ImageDomains(photos).check()
+    assert (unreadable.kind, len(unreadable.paths)) == ("unreadable", 2)
+    assert [issue.kind for issue in issues] == kinds
+    assert {issue.paths for issue in issues} == {tuple(sorted(("day/cat/1.png", copy)))}
