@@ -71,11 +71,6 @@ def test_a_damaged_record_is_rejected(
     assert "\n" not in str(raised.value)
 
 
-def test_a_folder_without_a_record(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no run\.json; give the folder that `oodzoo run"):
-        read_run(tmp_path)
-
-
 def test_the_files_of_the_images(tmp_path: Path) -> None:
     assert record.image_files(tmp_path) == {}
     files: dict[str, StoredFile] = {"a.png": LocalFile("photos/a.png"), "b": EmbeddedFile(b"\xff")}

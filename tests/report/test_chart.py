@@ -48,8 +48,8 @@ def test_long_names_are_shortened_and_shown_as_a_tip() -> None:
     assert long.get("text-anchor") == "middle"
 
 
-@pytest.mark.parametrize("text", ["x" * 100, "网络" * 20, "ab", "a", ""])
-@pytest.mark.parametrize("room", [5, 40, 200])
+@pytest.mark.parametrize("text", ["x" * 100, "网络" * 20, "a"])
+@pytest.mark.parametrize("room", [5, 40])
 def test_shortened_names_fit(text: str, room: float) -> None:
     short = shortened(text, room)
     assert len(short) <= max(len(text), 3)
@@ -57,12 +57,9 @@ def test_shortened_names_fit(text: str, room: float) -> None:
         assert text_width(short.replace("…", ""), 12) + 12 * ("…" in short) <= room
 
 
-def test_a_scale_is_linear_and_clips() -> None:
+def test_a_scale_is_linear_and_clips_and_its_ticks_are_round() -> None:
     scale = Scale(0, 10, 100, 200)
     assert [scale(value) for value in (-5, 0, 5, 10, 50)] == [100, 100, 150, 200, 200]
-
-
-def test_ticks_are_round() -> None:
     assert [label for _, label in Scale(0, 1, 0, 100).ticks(6)] == [
         "0.0", "0.2", "0.4", "0.6", "0.8", "1.0"
     ]  # fmt: skip

@@ -102,17 +102,13 @@ def test_a_score_without_values_is_an_empty_panel() -> None:
     assert drawn.count("τ is undefined") == 2
 
 
-@pytest.mark.parametrize("name", ["figure.png", "figure", "figure.svg.gz"])
-def test_other_formats_are_refused(run: Run, tmp_path: Path, name: str) -> None:
-    assert run.ranking is not None
-    with pytest.raises(InputError, match=rf"{name}' must end in \.svg, the only format"):
-        run.ranking.plot().save(tmp_path / name)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_file_is_what_a_notebook_shows(run: Run, tmp_path: Path) -> None:
     assert run.ranking is not None
     plot = run.ranking.plot()
+    for name in ("figure.png", "figure", "figure.svg.gz"):
+        with pytest.raises(InputError):
+            plot.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())
     plot.save(tmp_path / "new folder/figure.SVG")
     assert (tmp_path / "new folder/figure.SVG").read_text() == plot._repr_svg_() == plot.svg
     assert repr(plot) == "Plot(title='Score breakdown')"

@@ -1,7 +1,8 @@
-"""The application: usage errors, bad paths, Ctrl-C, help, version, completion, pipes."""
+"""What holds for every command: bad paths, JSON, warnings, Ctrl-C, start, pipes and terminals."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer.main
-from tests.conftest import Outcome, Run, WriteImage
+from tests.conftest import Outcome, Run, WriteImage, linked
 from tests.report.example import example_run
 
 import oodzoo
@@ -34,103 +35,67 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in 
 
 installed = pytest.mark.skipif(SCRIPT is None, reason="the command oodzoo is not installed")
 
-
-def start(*arguments: str | Path, **environment: str) -> Outcome:
-    """Run the installed command, in a process of its own."""
-    assert SCRIPT is not None
-    done = subprocess.run(
-        [SCRIPT, *map(str, arguments)],
-        env=ENVIRONMENT | environment,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
-    return Outcome(done.returncode, done.stdout, done.stderr)
-
-
-def python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-def test_debug_shows_where(run: Run, tmp_path: Path) -> None:
-    outcome = run("data", tmp_path / "none", "--debug")
-    assert (outcome.code, outcome.out) == (2, "")
-    assert "Traceback" in outcome.err
-    assert outcome.err.splitlines()[-1].startswith("oodzoo: ")
-
-
-@pytest.mark.parametrize("arguments", [[], ["store"]])
-def test_a_group_alone_shows_its_help(run: Run, arguments: list[str]) -> None:
-    outcome = run(*arguments)
-    assert outcome.err == ""
-    assert outcome.out.rstrip("\n") == run(*arguments, "--help").out.rstrip("\n")
-    assert "\n\nCommands:\n" in outcome.out
-
-
-# --- bad paths --------------------------------------------------------------------------------
-
-READING = """
-data BAD/data
-data GOOD/rows.csv --root BAD/data
-models BAD/zoo.toml
-extract BAD/data --zoo GOOD/zoo.toml --store NEW
-extract GOOD/data --zoo BAD/zoo.toml --store NEW
-extract GOOD/data --zoo onnx/BAD/net.onnx --store NEW
-extract GOOD/data --zoo GOOD/zoo.toml --store NEW --unlabelled BAD/data
-run BAD/data --zoo GOOD/zoo.toml --out NEW
-run GOOD/data --zoo BAD/zoo.toml --out NEW
-rank BAD/store
-domains BAD/store
-select BAD/store
-evaluate BAD/store
-fit BAD/store --out NEW
-fit GOOD/store --zoo BAD/zoo.toml --out NEW
-tune BAD/model GOOD/data --out NEW
-tune GOOD/model BAD/data --out NEW
-test BAD/model GOOD/data
-test GOOD/model BAD/data
-predict BAD/model GOOD/data
-predict GOOD/model BAD/data
-export BAD/model NEW
-report BAD/job
-testbed BAD/store
-testbed GOOD/store --values BAD/values.csv
-testbed compare BAD/result.json
-import BAD/net.npz --store NEW
-import GOOD/net.npy --table BAD/rows.csv --store NEW
-store ls BAD/store
-store du BAD/store
-store rm BAD/store net
-store prune BAD/store
-store sync BAD/store GOOD/data
-store sync GOOD/store BAD/data
-store check BAD/store
-store check BAD/store --repair
-store merge BAD/store GOOD/store --out NEW
-store merge GOOD/store BAD/store --out NEW
+COMMANDS = """
+data @data
+models @zoo.toml
+extract @data --zoo @zoo.toml --store >new
+extract @data --zoo @zoo.toml --store >new --unlabelled @target
+rank @store --plot >new.svg
+domains @store
+select @store
+evaluate @store --no-baselines
+fit @store --out >new
+test @model @data --out >new.html
+predict @model @data
+export @model >new.onnx
+report @job --out >new.html
+testbed @store --values @values.csv --out >new.json
+import @net.npz --store >new
+store ls @store
+store du @store
+store rm @store mlp_glyphs_augmented
+store prune @store
+store sync @store @data
+store check @store
+store check @store --repair
 """
-WRITING = """
-demo --out BAD/new
-extract GOOD/data --zoo GOOD/zoo.toml --store BAD/new
-run GOOD/data --zoo GOOD/zoo.toml --out BAD/new
-rank GOOD/store --plot BAD/new.svg
-fit GOOD/store --out BAD/new
-tune GOOD/model GOOD/data --out BAD/new
-test GOOD/model GOOD/data --out BAD/new.html
-predict GOOD/model GOOD/data --out BAD/new.csv
-export GOOD/model BAD/new.onnx
-report GOOD/job --out BAD/new.html
-testbed GOOD/store --plot BAD/new.svg
-testbed GOOD/store --out BAD/new.json
-import GOOD/net.npz --store BAD/new
-store merge GOOD/store GOOD/store --out BAD/new
+"""Commands that succeed. `@` marks what is read, `>` what is written."""
+
+LONG = """
+demo --out >new
+data @rows.csv --root @data
+run @data --zoo @zoo.toml --out >new
+tune @model @data --out >new
+predict @model @data --out >new.csv
+fit @store --zoo @zoo.toml --out >new
+testbed @store --plot >new.svg
+testbed compare @result.json
+import @net.npy --table @rows.csv --store >new
+store merge @store @store --out >new
 """
-"""Commands with an argument that cannot be used: a file or folder to read, or one to write."""
+"""Commands that take long, or that fail for other reasons."""
+
+SUCCEEDING = COMMANDS.strip().splitlines()
+LINES = [*SUCCEEDING, *LONG.strip().splitlines()]
+MARK = re.compile(r"([@>])(\S+)")
 
 
-def lines(text: str) -> list[str]:
-    return text.strip().splitlines()
+def arguments(
+    line: str, good: Path, new: Path, at: int | None = None, bad: Callable[[str], Path] = Path
+) -> list[str]:
+    """The arguments of a line; what the mark of a number names is given by `bad`."""
+    numbers = itertools.count()
+
+    def place(found: re.Match[str]) -> str:
+        if next(numbers) == at:
+            return str(bad(found[2]))
+        return str((good if found[1] == "@" else new) / found[2])
+
+    return MARK.sub(place, line).split()
+
+
+def marks(line: str, kinds: str = "@>") -> list[int]:
+    return [at for at, found in enumerate(MARK.finditer(line)) if found[1] in kinds]
 
 
 @pytest.fixture(scope="module")
@@ -138,21 +103,23 @@ def inputs(
     digits: Path,
     store: oodzoo.FeatureStore,
     saved: Path,
-    zoo: list[oodzoo.zoo.ModelSpec],
+    zoo: list[ModelSpec],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """Everything that commands read."""
+    """Everything that commands read. Tests must not change it."""
     folder = tmp_path_factory.mktemp("inputs")
     for name, source in (("data", digits), ("store", store.path), ("model", saved)):
-        shutil.copytree(source, folder / name)
+        linked(source, folder / name)
+    linked(digits / "chalk" / "1", folder / "target")
     shutil.copyfile(zoo[0].file, folder / "net.onnx")
     (folder / "zoo.toml").write_text(
         '[[model]]\nname = "net"\nsource = "onnx/net.onnx"\n'
         "mean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n"
     )
-    rows = [f"{path.relative_to(digits)},d,c" for path in sorted(digits.rglob("*.png"))]
+    paths = [path.relative_to(digits) for path in sorted(digits.rglob("*.png"))]
+    rows = [f"{path.as_posix()},d,c" for path in paths]
     (folder / "rows.csv").write_text("\n".join(["path,domain,label", *rows]))
-    (folder / "values.csv").write_text("model,seen\nnet,1\n")
+    (folder / "values.csv").write_text("model,seen\nmlp_glyphs_augmented,1\n")
     (folder / "result.json").write_text("{}")
     np.save(folder / "net.npy", np.ones((4, 2)))
     labels, domains = ["a", "b", "a", "b"], ["x", "x", "y", "y"]
@@ -163,57 +130,53 @@ def inputs(
     return folder
 
 
-def words_of(line: str, good: Path, bad: Callable[[str], Path], new: Path) -> list[str]:
-    """The arguments of a line of `READING` or `WRITING`."""
-    text = line.replace("GOOD", str(good)).replace("NEW", str(new))
-    return re.sub(r"BAD/(\S+)", lambda found: str(bad(found[1])), text).split()
-
-
-def require_json_error(outcome: Outcome) -> None:
-    assert (outcome.code, outcome.out) == (2, "")
-    document = json.loads(outcome.err.splitlines()[-1])
-    assert (document.keys(), document["code"]) == ({"error", "code"}, 2)
-
-
-@pytest.mark.parametrize("arguments", [["rnk"], ["data"], ["data", "x", "--nonsense"]])
-def test_usage_errors_are_json_too(run: Run, arguments: list[str]) -> None:
-    require_json_error(run(*arguments, "--json"))
-
-
-def require_input_error(outcome: Outcome) -> None:
+def require_input_error(outcome: Outcome, *, is_json: bool = False) -> None:
+    """One line, after a line that counts warnings; in JSON, nothing else."""
     assert outcome.code == 2, outcome.err
     *before, last = outcome.err.splitlines()
     assert len(before) <= 1
     assert all(re.fullmatch(r"\d+ warnings?; run without -q to see \w+", line) for line in before)
-    assert last.startswith("oodzoo: ")
-    assert "unexpected" not in last
+    if is_json:
+        assert outcome.out == ""
+        document = json.loads(last)
+        assert (document.keys(), document["code"]) == ({"error", "code"}, 2)
+    else:
+        assert last.startswith("oodzoo: ")
+        assert "unexpected" not in last
 
 
-@pytest.mark.parametrize("line", [*lines(READING), *lines(WRITING)])
-def test_names_that_are_too_long(run: Run, inputs: Path, tmp_path: Path, line: str) -> None:
-    def bad(name: str) -> Path:
+# --- JSON and bad paths -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", SUCCEEDING)
+def test_json_is_one_document(run: Run, inputs: Path, tmp_path: Path, line: str) -> None:
+    good = linked(inputs, tmp_path / "good")
+    done = run(*arguments(line, good, tmp_path), "--json", "--quiet")
+    assert done.code == 0, done.err
+    assert isinstance(done.document, dict)
+    assert not [line for line in done.err.splitlines() if "; run without -q to see" not in line]
+    written = [tmp_path / name for kind, name in MARK.findall(line) if kind == ">"]
+    assert all(path.exists() for path in written)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_bad_paths_are_one_line(run: Run, inputs: Path, tmp_path: Path, line: str) -> None:
+    file, hidden = tmp_path / "file", tmp_path / ".tmp-x"
+    file.write_text("content")
+    hidden.mkdir()
+
+    def too_long(name: str) -> Path:
         return tmp_path / ("x" * 300 + Path(name).suffix)
 
-    arguments = words_of(line, inputs, bad, tmp_path / "new")
-    require_input_error(run(*arguments, "--quiet"))
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("line", [*lines(READING), *lines(WRITING)])
-def test_paths_below_a_file(run: Run, inputs: Path, tmp_path: Path, line: str) -> None:
-    (tmp_path / "file").write_text("content")
-    arguments = words_of(line, inputs, (tmp_path / "file").joinpath, tmp_path / "new")
-    require_input_error(run(*arguments, "--quiet"))
-    assert (tmp_path / "file").read_text() == "content"
-
-
-@pytest.mark.parametrize("line", lines(READING))
-def test_empty_hidden_folders(run: Run, inputs: Path, tmp_path: Path, line: str) -> None:
-    hidden = tmp_path / ".tmp-x"
-    hidden.mkdir()
-    arguments = words_of(line, inputs, lambda _: hidden, tmp_path / "new")
-    require_json_error(run(*arguments, "-q", "--json"))
-    assert list(tmp_path.rglob("*")) == [hidden]
+    for at in marks(line):
+        for bad in (too_long, file.joinpath):
+            words = arguments(line, inputs, tmp_path, at, bad)
+            require_input_error(run(*words, "--quiet"))
+    for at in marks(line, "@"):
+        words = arguments(line, inputs, tmp_path, at, lambda _: hidden)
+        require_input_error(run(*words, "-q", "--json"), is_json=True)
+    assert sorted(tmp_path.rglob("*")) == [hidden, file]
+    assert file.read_text() == "content"
 
 
 DENYING = """
@@ -243,52 +206,39 @@ print(json.dumps(outcomes))
 """
 
 
-@pytest.fixture(scope="module")
-def denied(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """Outcomes in a process that may not open anything in a folder."""
-    folder = tmp_path_factory.mktemp("denied")
-    shutil.copytree(inputs, folder, dirs_exist_ok=True)
-    new = tmp_path_factory.mktemp("new")
-    all_lines = [*lines(READING), *lines(WRITING)]
-    arguments = [
-        [*words_of(line, inputs, folder.joinpath, new / str(at)), "--quiet"]
-        for at, line in enumerate(all_lines)
+def test_missing_rights(inputs: Path, tmp_path: Path) -> None:
+    """In a process that may not open anything in a folder."""
+    folder = linked(inputs, tmp_path / "denied")
+    tried = [(line, at) for line in LINES for at in marks(line)]
+    words = [
+        [*arguments(line, inputs, tmp_path / str(number), at, folder.joinpath), "--quiet"]
+        for number, (line, at) in enumerate(tried)
     ]
     done = subprocess.run(
         [sys.executable, "-c", DENYING],
-        input=json.dumps([str(folder), *arguments]),
+        input=json.dumps([str(folder), *words]),
         env=ENVIRONMENT | {"OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    outcomes = (Outcome(*outcome) for outcome in json.loads(done.stdout))
-    return dict(zip(all_lines, outcomes, strict=True))
+    for outcome in json.loads(done.stdout):
+        require_input_error(Outcome(*outcome))
 
 
-@pytest.mark.parametrize("line", [*lines(READING), *lines(WRITING)])
-def test_missing_rights(denied: dict[str, Outcome], line: str) -> None:
-    require_input_error(denied[line])
+@pytest.mark.parametrize("arguments", [["rnk"], ["data"], ["data", "x", "--nonsense"]])
+def test_usage_errors_are_json_too(run: Run, arguments: list[str]) -> None:
+    require_input_error(run(*arguments, "--json"), is_json=True)
 
 
-def test_every_command_has_lines() -> None:
-    all_lines = [line.split() for line in (*lines(READING), *lines(WRITING))]
-    for path in LEAVES:
-        assert any(tuple(words[: len(path)]) == path for words in all_lines), path
+def test_debug_shows_where(run: Run, tmp_path: Path) -> None:
+    outcome = run("data", tmp_path / "none", "--debug")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "Traceback" in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("oodzoo: ")
 
 
 # --- warnings ---------------------------------------------------------------------------------
-
-
-def test_quiet_counts_warnings(run: Run, photos: Path) -> None:
-    for path in photos.rglob("1.png"):
-        path.write_bytes(b"")
-    shutil.copy(photos / "day/cat/2.png", photos / "night/cat/2.png")
-    outcome = run("data", photos, "--json", "--quiet")
-    n = len(outcome.document["warnings"])
-    assert n > 1
-    assert (outcome.code, outcome.err) == (0, f"{n} warnings; run without -q to see them\n")
-    assert run("data", photos).err.count("warning: ") == n
 
 
 WARNING = """
@@ -379,11 +329,6 @@ def test_interrupted_before_the_command_starts(
 
 
 @needs_signals
-def test_interrupted_data(interrupt: Callable[..., str], photos: Path) -> None:
-    assert interrupt("photos/day", 1, "data", photos) == "oodzoo: interrupted\n"
-
-
-@needs_signals
 def test_interrupted_extraction(
     run: Run, interrupt: Callable[..., str], inputs: Path, tmp_path: Path
 ) -> None:
@@ -398,7 +343,7 @@ def test_interrupted_extraction(
 
 @needs_signals
 def test_interrupted_ranking(interrupt: Callable[..., str], inputs: Path, tmp_path: Path) -> None:
-    store = shutil.copytree(inputs / "store", tmp_path / "store")
+    store = linked(inputs / "store", tmp_path / "store")
     shutil.rmtree(store / "cache", ignore_errors=True)
     err = interrupt("cache/folds/", 3, "rank", store)  # reads and writes the first model's before
     assert err.startswith("oodzoo: interrupted; finished models are cached in the store")
@@ -406,33 +351,17 @@ def test_interrupted_ranking(interrupt: Callable[..., str], inputs: Path, tmp_pa
 
 
 @needs_signals
-@pytest.mark.parametrize("exists", [False, True])
-def test_interrupted_fit(
-    interrupt: Callable[..., str], inputs: Path, tmp_path: Path, exists: bool
-) -> None:
-    out = tmp_path / "predictor"
-    if exists:
-        shutil.copytree(inputs / "model", out)
+def test_interrupted_fit(interrupt: Callable[..., str], inputs: Path, tmp_path: Path) -> None:
+    out = linked(inputs / "model", tmp_path / "predictor")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    err = interrupt(f"{tmp_path}/", 5, "fit", inputs / "store", "--out", out)
+    err = interrupt(f"{tmp_path}/", 5, "fit", inputs / "store", "--choose", "single", "--out", out)
     assert err == "oodzoo: interrupted; output files are unchanged or complete\n"
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     after.pop(out / ".lock", None)
     assert after == before
 
 
-def test_every_command_that_writes_says_what_is_kept() -> None:
-    silent = {("data",), ("models",), ("store", "ls"), ("store", "du")}
-    root: Any = typer.main.get_command(app)
-    for path in LEAVES:
-        found = root
-        for name in path:
-            found = found.commands[name]
-        text = found.callback.__wrapped__.interrupted
-        assert (text == "") == (path in silent), path
-
-
-# --- help, version, completion, start ---------------------------------------------------------
+# --- every command -----------------------------------------------------------------------------
 
 
 def command_lines(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
@@ -442,12 +371,55 @@ def command_lines(command: Any, *path: str) -> Iterator[tuple[str, ...]]:
         yield from command_lines(below, *path, name)
 
 
-COMMANDS = [path for path in command_lines(typer.main.get_command(app)) if path]
-LEAVES = [path for path in COMMANDS if not any(o[: len(path)] == path != o for o in COMMANDS)]
+NAMES = [path for path in command_lines(typer.main.get_command(app)) if path]
+LEAVES = [path for path in NAMES if not any(o[: len(path)] == path != o for o in NAMES)]
 
 
-def plain(text: str) -> str:
-    return re.sub(r"\x1b\[[0-9;]*m", "", text)  # typer insists on colours where it smells a CI
+def test_every_command_has_lines_and_says_what_is_kept_when_interrupted() -> None:
+    silent = {("data",), ("models",), ("store", "ls"), ("store", "du")}
+    root: Any = typer.main.get_command(app)
+    words = [tuple(line.split()) for line in LINES]
+    for path in LEAVES:
+        assert any(each[: len(path)] == path for each in words), path
+        found = root
+        for name in path:
+            found = found.commands[name]
+        assert (found.callback.__wrapped__.interrupted == "") == (path in silent), path
+
+
+@pytest.mark.parametrize("path", NAMES, ids=" ".join)
+def test_help_of_every_command(run: Run, path: tuple[str, ...]) -> None:
+    outcome = run(*path, "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", outcome.out)  # typer insists on colours in a CI
+    assert f"Example: oodzoo {' '.join(path)}" in text
+    assert max(text) < "\U0001f000"  # no emoji in place of a name between colons
+    if path in LEAVES:
+        assert all(f"{each} " in text for each in ("--json", "--verbose", "--quiet", "--debug"))
+    else:
+        alone = run(*path)
+        assert (alone.out.rstrip("\n"), alone.err) == (outcome.out.rstrip("\n"), "")
+
+
+# --- the program -------------------------------------------------------------------------------
+
+
+def start(*arguments: str | Path, **environment: str) -> Outcome:
+    """Run the installed command, in a process of its own."""
+    assert SCRIPT is not None
+    done = subprocess.run(
+        [SCRIPT, *map(str, arguments)],
+        env=ENVIRONMENT | environment,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def python(code: str) -> str:
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])
@@ -455,65 +427,37 @@ def test_version(run: Run, option: str) -> None:
     assert run(option) == (0, f"oodzoo {oodzoo.__version__}\n", "")
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_help_of_every_command(run: Run, path: tuple[str, ...]) -> None:
-    outcome = run(*path, "--help")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert f"Example: oodzoo {' '.join(path)}" in plain(outcome.out)
-    assert max(outcome.out) < "\U0001f000"  # no emoji in place of a name between colons
-    if path in LEAVES:
-        for option in ("--json", "--verbose", "--quiet", "--debug"):
-            assert option in plain(outcome.out)
-
-
 HEAVY = "numpy scipy sklearn onnxruntime PIL joblib torch"
 
 
-def test_import_is_light() -> None:
+def test_imports_and_help_load_nothing_heavy() -> None:
     wanted = f"{HEAVY} typer rich".split()
-    assert python(f"import sys, oodzoo; print([m for m in {wanted} if m in sys.modules])") == "[]"
-
-
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["data", "--help"]])
-def test_help_and_version_load_nothing_heavy(arguments: list[str]) -> None:
+    imported = "import sys, oodzoo, oodzoo.demo; print([m for m in {} if m in sys.modules])"
+    assert python(imported.format(wanted)) == "[]"
     code = (
         "import sys\n"
         "from oodzoo.cli import main\n"
-        f"sys.argv = {['oodzoo', *arguments]}\n"
-        "try:\n"
-        "    main()\n"
-        "except SystemExit as ended:\n"
-        "    assert not ended.code\n"
+        "for arguments in (['--help'], ['--version'], ['data', '--help']):\n"
+        "    sys.argv = ['oodzoo', *arguments]\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as ended:\n"
+        "        assert not ended.code\n"
         f"print([m for m in {HEAVY.split()} if m in sys.modules])\n"
     )
     assert python(code).splitlines()[-1] == "[]"
 
 
 @installed
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_script(shell: str) -> None:
-    outcome = start(_OODZOO_COMPLETE=f"source_{shell}")
+def test_completion() -> None:
+    outcome = start(_OODZOO_COMPLETE="source_bash")
     assert (outcome.code, outcome.err) == (0, "")
     assert "_OODZOO_COMPLETE=complete_" in outcome.out
-
-
-@installed
-@pytest.mark.parametrize(
-    ("typed", "offered"), [("oodzoo da", "data"), ("oodzoo data --js", "--json")]
-)
-def test_completion(typed: str, offered: str) -> None:
-    position = str(len(typed.split()) - 1)
-    outcome = start(_OODZOO_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=position)
-    assert (outcome.code, outcome.err) == (0, "")
-    assert offered in outcome.out.split()
-
-
-@installed
-def test_installed_command(photos: Path, tmp_path: Path) -> None:
-    outcome = start("data", photos, "--json")
-    assert outcome.code == 0
-    assert outcome.document["images"] == 8
-    assert "no such file or folder" in start("data", tmp_path / "none").complaint
+    for typed, offered in (("oodzoo da", "data"), ("oodzoo data --js", "--json")):
+        position = str(len(typed.split()) - 1)
+        outcome = start(_OODZOO_COMPLETE="complete_bash", COMP_WORDS=typed, COMP_CWORD=position)
+        assert (outcome.code, outcome.err) == (0, "")
+        assert offered in outcome.out.split()
 
 
 # --- pipes and terminals ----------------------------------------------------------------------
@@ -544,15 +488,14 @@ def without_reader(closed: str, *arguments: str | Path, **environment: str) -> t
     return done.returncode, (done.stdout or "") + (done.stderr or "")
 
 
-@pytest.mark.parametrize(
-    ("closed", "bars"), [("stdout", ""), ("stderr", "1"), ("stdout stderr", "")]
-)
+@pytest.mark.parametrize(("closed", "bars"), [("stdout", ""), ("stderr", "1")])
 def test_reader_that_leaves_ends_no_work(
     digits: Path, zoo: list[ModelSpec], tmp_path: Path, closed: str, bars: str
 ) -> None:
     models = [f"onnx/{spec.file}" for spec in zoo[1:]]
-    options = ("--zoo", ",".join(models), "--out", tmp_path / "job", "--no-baselines", "--verbose")
-    code, said = without_reader(closed, "run", digits, *options, FORCE_COLOR=bars)
+    options = ("--zoo", ",".join(models), "--no-baselines", "--limit", "36", "--top-k", "1", "-v")
+    arguments = ("run", digits, "--out", tmp_path / "job", *options)
+    code, said = without_reader(closed, *arguments, FORCE_COLOR=bars)
     assert code == 0, said
     assert read_run(tmp_path / "job").predictor is not None
     assert (tmp_path / "job" / "model" / "predictor.json").is_file()
@@ -561,29 +504,28 @@ def test_reader_that_leaves_ends_no_work(
 
 
 @pytest.mark.parametrize(
-    ("closed", "unbuffered"),
-    [("stdout", ""), ("stderr", ""), ("stdout stderr", ""), ("stdout stderr", "1")],
-)
-@pytest.mark.parametrize(
-    ("arguments", "code"),
+    ("arguments", "code", "closed", "unbuffered"),
     [
-        (["data", "photos", "--json"], 0),  # with warnings
-        (["data", "missing"], 2),
-        (["data", "--nonsense"], 2),
-        (["--help"], 0),
+        ("data photos --json", 0, "stdout", ""),  # with warnings
+        ("data photos --json", 0, "stdout stderr", "1"),
+        ("data missing", 2, "stderr", ""),
+        ("data missing", 2, "stdout stderr", "1"),
+        ("data --nonsense", 2, "stderr", ""),
+        ("--help", 0, "stdout stderr", ""),
+        ("--help", 0, "stdout", "1"),
     ],
 )
 def test_exit_code_without_a_reader(
     photos: Path,
     monkeypatch: pytest.MonkeyPatch,
-    arguments: list[str],
+    arguments: str,
     code: int,
     closed: str,
     unbuffered: str,
 ) -> None:
     shutil.copytree(photos / "day", photos / "evening")  # which is worth a warning
     monkeypatch.chdir(photos.parent)
-    ended, said = without_reader(closed, *arguments, PYTHONUNBUFFERED=unbuffered)
+    ended, said = without_reader(closed, *arguments.split(), PYTHONUNBUFFERED=unbuffered)
     assert ended == code
     assert "Error" not in said
 
@@ -603,8 +545,10 @@ def test_output_that_knows_only_ascii(photos: Path, write_image: WriteImage) -> 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
 @installed
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("arguments", ["--version", "--help", "data .", "data . --json"])
+@pytest.mark.parametrize(
+    ("arguments", "unbuffered"),
+    [("--version", ""), ("--help", "1"), ("data .", "1"), ("data . --json", "")],
+)
 def test_full_device(photos: Path, arguments: str, unbuffered: str) -> None:
     done = subprocess.run(
         f"{SCRIPT} {arguments} > /dev/full",
