@@ -1,16 +1,13 @@
-"""Predictors of texts, sounds and tables, from the first feature to the saved predictor."""
+"""Predictors of texts and tables, from the first feature to the saved predictor."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy.signal import butter, sosfilt
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.kernel_approximation import RBFSampler
@@ -18,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from tests.text_models import save_text_model, sentence_transformers
 
 import oodzoo
-from oodzoo.predictor import Prediction
 
 pd = pytest.importorskip("pandas")
 
@@ -88,70 +84,6 @@ def test_texts(tmp_path: Path) -> None:
     with pytest.raises(oodzoo.InputError, match=r"load it with encoders=\{.*'first': function"):
         bare.predict(new)
     _same_in_onnx(bare, features, tmp_path)
-
-
-# --- sounds -------------------------------------------------------------------------------------
-
-_RATE = 8000
-_MICROPHONES: dict[str, tuple[Any, float, float]] = {
-    "studio": (None, 1.0, 0.01),
-    "telephone": (butter(2, [300, 3000], "bandpass", fs=_RATE, output="sos"), 0.4, 0.03),
-    "far away": (butter(1, 1500, "lowpass", fs=_RATE, output="sos"), 0.1, 0.004),
-    "old": (butter(1, 400, "highpass", fs=_RATE, output="sos"), 2.0, 0.15),
-}
-_KINDS: dict[str, Callable[[Any, float], Any]] = {
-    "tone": lambda time, pitch: np.sin(2 * np.pi * pitch * time),
-    "buzz": lambda time, pitch: np.sign(np.sin(2 * np.pi * pitch * time)),
-    "sweep": lambda time, pitch: np.sin(2 * np.pi * (pitch + 3000 * time) * time),
-}
-
-
-def _recordings(n: int, seed: int, *names: str) -> tuple[list[Any], list[str], list[str]]:
-    """Sounds of about a quarter of a second."""
-    rng = np.random.default_rng(seed)
-    rows = []
-    for name, (kind, make), _ in itertools.product(names, _KINDS.items(), range(n // 3)):
-        sections, gain, noise = _MICROPHONES[name]
-        time = np.arange(int(rng.integers(1600, 2400))) / _RATE
-        sound = make(time, rng.uniform(300, 900))
-        sound = sound if sections is None else sosfilt(sections, sound)
-        rows.append((gain * sound + noise * rng.normal(size=len(sound)), kind, name))
-    sounds, kinds, microphones = zip(*rows, strict=True)
-    return list(sounds), list(kinds), list(microphones)
-
-
-def _spectrum(sounds: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Logarithm of the sorted power in bands, relative to the strongest."""
-    rows = []
-    for sound in sounds:
-        power = np.abs(np.fft.rfft(sound, 2400)) ** 2
-        bands = np.sort([band.sum() for band in np.array_split(power, 32)])
-        rows.append(np.log(bands / bands[-1] + 1e-6))
-    return np.array(rows)
-
-
-def test_sounds_of_an_unknown_microphone(tmp_path: Path) -> None:
-    encoders = {"spectrum": _spectrum}
-    sounds, kinds, microphones = _recordings(81, 0, "studio", "telephone", "far away")
-    new, truth, _ = _recordings(42, 1, "old")
-    features = {name: encode(sounds) for name, encode in encoders.items()}
-    predictor = oodzoo.fit(features, kinds, microphones, encoders=encoders, choose="pool")
-    assert predictor.score(new, truth) > 0.7
-    inside, _, _ = _recordings(42, 2, "studio")
-    assert predictor.domain_distance(new).mean() > predictor.domain_distance(inside).mean()
-    adapted = predictor.adapted(new)
-    assert adapted.provenance.adapted == 42
-    assert adapted.score(new, truth) > 0.7
-    adapted.save(tmp_path / "model")
-    loaded = oodzoo.load(tmp_path / "model", encoders=encoders, batch_size=7)
-    np.testing.assert_allclose(loaded.predict_proba(new), adapted.predict_proba(new), atol=1e-6)
-    streamed = [
-        each.label
-        for each in predictor.stream(iter(new), adapt=True)
-        if isinstance(each, Prediction)
-    ]
-    assert streamed == adapted.predict(new).tolist()
-    _same_in_onnx(loaded, {name: encode(new) for name, encode in encoders.items()}, tmp_path)
 
 
 # --- tables -------------------------------------------------------------------------------------

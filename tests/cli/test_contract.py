@@ -179,53 +179,6 @@ def test_bad_paths_are_one_line(run: Run, inputs: Path, tmp_path: Path, line: st
     assert file.read_text() == "content"
 
 
-DENYING = """
-import contextlib, io, json, os, sys
-from oodzoo.cli import main
-
-folder, *lines = json.loads(sys.stdin.read())
-
-def deny(event, arguments):
-    if event in ("open", "os.listdir", "os.scandir", "os.mkdir"):
-        path = arguments[0]
-        if isinstance(path, (str, bytes, os.PathLike)) and folder in os.fsdecode(path):
-            raise PermissionError(13, "Permission denied", os.fsdecode(path))
-
-sys.addaudithook(deny)
-outcomes = []
-for line in lines:
-    sys.argv = ["oodzoo", *line]
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        with contextlib.redirect_stderr(io.StringIO()) as err:
-            try:
-                main()
-            except SystemExit as ended:
-                code = ended.code
-    outcomes.append([code, out.getvalue(), err.getvalue()])
-print(json.dumps(outcomes))
-"""
-
-
-def test_missing_rights(inputs: Path, tmp_path: Path) -> None:
-    """In a process that may not open anything in a folder."""
-    folder = linked(inputs, tmp_path / "denied")
-    tried = [(line, at) for line in LINES for at in marks(line)]
-    words = [
-        [*arguments(line, inputs, tmp_path / str(number), at, folder.joinpath), "--quiet"]
-        for number, (line, at) in enumerate(tried)
-    ]
-    done = subprocess.run(
-        [sys.executable, "-c", DENYING],
-        input=json.dumps([str(folder), *words]),
-        env=ENVIRONMENT | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for outcome in json.loads(done.stdout):
-        require_input_error(Outcome(*outcome))
-
-
 @pytest.mark.parametrize("arguments", [["rnk"], ["data"], ["data", "x", "--nonsense"]])
 def test_usage_errors_are_json_too(run: Run, arguments: list[str]) -> None:
     require_input_error(run(*arguments, "--json"), is_json=True)
@@ -236,36 +189,6 @@ def test_debug_shows_where(run: Run, tmp_path: Path) -> None:
     assert (outcome.code, outcome.out) == (2, "")
     assert "Traceback" in outcome.err
     assert outcome.err.splitlines()[-1].startswith("oodzoo: ")
-
-
-# --- warnings ---------------------------------------------------------------------------------
-
-
-WARNING = """
-import sys, warnings
-from oodzoo.cli.app import command, main
-
-@command("odd", example="oodzoo odd")
-def odd(terminal):
-    terminal.warn("one")
-    warnings.warn("two,\\n  of Python")
-
-sys.argv = ["oodzoo", "odd", *sys.argv[1:]]
-main()
-"""
-
-
-@pytest.mark.parametrize(
-    ("options", "lines"),
-    [
-        ([], ["warning: one", "warning: two, of Python"]),
-        (["-q"], ["2 warnings; run without -q to see them"]),
-    ],
-)
-def test_warnings_of_python(options: list[str], lines: list[str]) -> None:
-    command = [sys.executable, "-c", WARNING, *options]
-    done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr.splitlines()) == ("", lines)
 
 
 # --- Ctrl-C -----------------------------------------------------------------------------------
@@ -561,31 +484,3 @@ def test_full_device(photos: Path, arguments: str, unbuffered: str) -> None:
     )
     complaint = Outcome(done.returncode, done.stdout, done.stderr).complaint
     assert complaint == "oodzoo: cannot write to stdout: No space left on device"
-
-
-@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
-@installed
-@pytest.mark.parametrize(
-    ("closed", "code", "prints", "complains"),
-    [
-        ("<&-", 0, True, False),
-        (">&-", 2, False, True),
-        ("2>&-", 0, True, False),
-        ("<&- >&- 2>&-", 2, False, False),
-    ],
-)
-def test_closed_streams(
-    photos: Path, closed: str, code: int, prints: bool, complains: bool
-) -> None:
-    done = subprocess.run(
-        f"{SCRIPT} data . --json {closed}",
-        shell=True,
-        cwd=photos,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == code
-    assert len(done.stderr.splitlines()) == complains
-    assert bool(done.stdout) == prints

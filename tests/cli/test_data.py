@@ -46,26 +46,6 @@ def test_warnings_name_the_images(run: Run, photos: Path) -> None:
     assert lines == [f"warning: {w['message']}; {w['advice']}" for w in warnings]
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("path,domain\na,b\n", "has no column 'label'"),
-        ("path,domain,label\n", "has no rows"),
-        ("path,domain,label\n,day,cat\n", "line 2: no path in ',day,cat'"),
-        ("path,domain,label\n../x.png,day,cat\n", ": '../x.png'"),
-        ("path,domain,label\nx.png,day,cat\n", ": 'x.png'"),
-        ('path,domain,label\n"x\ny.png",day,cat\n', r": 'x\ny.png'"),
-        (b"path,domain,label\n\xff,day,cat\n", "not UTF-8"),
-    ],
-)
-def test_bad_tables_are_one_line(run: Run, tmp_path: Path, text: str | bytes, words: str) -> None:
-    table = tmp_path / "table.csv"
-    table.write_bytes(text.encode() if isinstance(text, str) else text)
-    complaint = run("data", table).complaint
-    assert words in complaint
-    assert "table.csv" in complaint
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="names are bytes only on Linux")
 def test_name_that_is_no_text(run: Run, photos: Path) -> None:
     shutil.copy(photos / "day/cat/1.png", photos / "day/cat" / os.fsdecode(b"caf\xe9.png"))

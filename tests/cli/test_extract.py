@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import sys
 from pathlib import Path
@@ -142,20 +141,6 @@ def test_limit_grows_into_the_whole(run: Run, data: Path, zoo: Path, tmp_path: P
         np.testing.assert_allclose(features[0][order], features[1], atol=1e-5)
     # a smaller look at a larger store would be another data set
     assert "45 images in the store" in run(*limited, "--limit", "20", "-q").complaint
-
-
-def test_limit_keeps_groups_whole(run: Run, data: Path, zoo: Path, tmp_path: Path) -> None:
-    samples = list(oodzoo.ImageDomains(data))
-    with (data / "table.csv").open("w", newline="") as file:
-        rows = [(s.path, s.domain, s.label, f"{s.domain}{at // 3}") for at, s in enumerate(samples)]
-        csv.writer(file).writerows([("path", "domain", "label", "group"), *rows])
-    options = ("--zoo", zoo, "--store", tmp_path / "s", "--limit", "20", "--json")
-    document = run("extract", data / "table.csv", *options).document
-    assert document["images"] >= 20
-    assert document["images"] % 3 == 0
-    store = oodzoo.FeatureStore(tmp_path / "s")
-    groups = [group for domain in store.domains for group in store.groups(domain)]
-    assert all(groups.count(group) == 3 for group in groups)
 
 
 def test_array_jobs_and_processes_write_the_store_of_one_process(

@@ -43,17 +43,6 @@ def test_import_of_numbers_and_of_several_labels(run: Run, tmp_path: Path) -> No
     assert "unknown task" in run(*arguments, "--task", "labels").complaint
 
 
-def test_fit(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
-    out = tmp_path / "model"
-    options = ("--top-k", "2", "--choose", "selection", "--method", "paper")
-    done = run("fit", store.path, "--out", out, *options, "--json")
-    assert done.code == 0, done.err
-    assert done.document["choice"] == "selection"
-    assert done.document["models"] == ["resnet_glyphs_augmented", "separable_glyphs_colour"]
-    assert done.document["n_selected"] < done.document["n_features"] == 152
-    assert oodzoo.load(out).classes_.tolist() == done.document["classes"] == ["0", "1", "2"]
-
-
 def test_constraints_and_numbers_of_models(
     run: Run, store: oodzoo.FeatureStore, tmp_path: Path
 ) -> None:
@@ -66,17 +55,6 @@ def test_constraints_and_numbers_of_models(
     assert largest not in [model.name for model in oodzoo.load(tmp_path / "model").models]
     complaint = run("fit", store.path, "--models", ",".join(sizes), *limit).complaint
     assert f"the model '{largest}' was named, but not allowed: more than" in complaint
-
-
-def test_imported_features(run: Run, tmp_path: Path) -> None:
-    y, domains = np.tile(["no", "yes"], 45), np.repeat(["a", "b", "c"], 30)
-    X = np.random.default_rng(0).normal(size=(90, 2)) + 3 * (y == "yes")[:, None]
-    np.savez(tmp_path / "x.npz", wine=X, labels=y, domains=domains)
-    run("import", tmp_path / "x.npz", "--store", tmp_path / "store")
-    done = run("fit", tmp_path / "store", "--out", tmp_path / "model")
-    assert "from 2 features, trained on 90 rows of 3 domains; saved in" in done.out
-    assert "FEATURES.npz" in done.err
-    assert oodzoo.load(tmp_path / "model").score(X, y) > 0.9
 
 
 def test_a_predictor_at_a_url(

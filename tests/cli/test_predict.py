@@ -219,21 +219,6 @@ def test_an_input_is_not_replaced(run: Run, saved: Path, photos: Path) -> None:
         assert out.read_bytes() == before
 
 
-@pytest.mark.filterwarnings("default")
-def test_linked_folders_are_classified_if_asked_and_loops_reported(
-    run: Run, saved: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    photos.rename(tmp_path / "elsewhere")
-    photos.mkdir()
-    (photos / "linked").symlink_to(tmp_path / "elsewhere" / "a")
-    (photos / "loop").symlink_to(photos)
-    assert "has 1 link to folders outside of it, ignored" in run("predict", saved, photos).err
-    monkeypatch.setenv("OODZOO_FOLLOW_LINKS", "1")
-    done = run("predict", saved, photos, "--json")
-    assert len(done.document["predictions"]) == 2
-    assert "'loop' links to a folder above it; ignored" in done.err
-
-
 def test_lists(run: Run, saved: Path, unseen: list[Path], tmp_path: Path, type_in: TypeIn) -> None:
     """A bad line is reported, and the rest goes on."""
     (tmp_path / "z.png").write_text("no image")
@@ -376,18 +361,6 @@ def test_features(
     assert "have features only; give their features as one .npz, .parquet or .csv" in complaint
 
 
-def test_features_of_one_model_need_no_name(run: Run, tmp_path: Path) -> None:
-    y, domains = np.tile(["no", "yes"], 45), np.repeat(["a", "b", "c"], 30)
-    X = np.random.default_rng(0).normal(size=(90, 2)) + 3 * (y == "yes")[:, None]
-    oodzoo.fit({"wine": X}, y, domains).save(tmp_path / "model")
-    (tmp_path / "new.csv").write_text("x,y,path\n9,9,here\n-9,-9,there\n9,-8,far\n")
-    np.save(tmp_path / "new.npy", np.array([[9, 9], [-9, -9], [9, -8]]))
-    for file in ("new.csv", "new.npy"):
-        done = run("predict", tmp_path / "model", tmp_path / file, "--json")
-        assert [row["label"] for row in done.document["predictions"][:2]] == ["yes", "no"]
-        assert "1 of 3 rows is unlike the training rows" in done.err
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -416,58 +389,27 @@ def test_features_that_do_not_fit(
 # --- options -------------------------------------------------------------------------------------
 
 
-def test_the_most_probable_classes(run: Run, saved: Path, photos: Path) -> None:
-    every = run("predict", saved, photos, "--json").document["predictions"]
-    found = run("predict", saved, photos, "--json", "--top", "2").document["predictions"]
-    for one, top in zip(every, found, strict=True):
-        ranked = sorted(one["probabilities"].items(), key=lambda item: -item[1])[:2]
-        assert list(top["probabilities"].items()) == ranked
-        assert top["label"] == ranked[0][0]
-    rows = cells(run("predict", saved, photos, "--top", "9", "--format", "csv").out)
-    assert rows.pop()["label_1"] == ""  # of the file that is no image
-    assert [row["label_1"] for row in rows] == [row["label"] for row in rows]
-    assert "label_3" in rows[0]
-    assert "label_4" not in rows[0]
-    assert all(float(row["p_1"]) >= float(row["p_2"]) >= float(row["p_3"]) for row in rows)
-
-
-def test_predictions_that_are_not_confident_have_no_label(
-    run: Run, saved: Path, unseen: list[Path]
+def test_options_in_json(
+    run: Run, predictor: oodzoo.Predictor, saved: Path, unseen: list[Path]
 ) -> None:
-    every = run("predict", saved, *unseen, "--json").document["predictions"]
-    least = sorted(max(each["probabilities"].values()) for each in every)[10]
-    confidence = f"{(least + 1) / 2:.15f}"
-    given = ("predict", saved, *unseen, "--min-confidence", confidence)
-    done = run(*given, "--json")
-    below = [max(each["probabilities"].values()) < float(confidence) for each in every]
-    assert done.document["abstained"] == sum(below) > 0
-    expected = [None if low else old["label"] for old, low in zip(every, below, strict=True)]
-    assert [(new["label"], new["abstained"]) for new in done.document["predictions"]] == [
-        *zip(expected, below, strict=True)
-    ]
-    assert f"{sum(below)} of 36 images have no label: confidence below" in done.err
-    assert "% of the others were right" in done.err
-    assert [line.startswith("- ") for line in run(*given).out.splitlines()[1:]] == below
-    rows = cells(run(*given, "--format", "csv").out)
-    assert [(row["label"], row["abstained"]) for row in rows] == [
-        (label or "", "1" if low else "0") for label, low in zip(expected, below, strict=True)
-    ]
-
-
-def test_prediction_sets(run: Run, saved: Path, unseen: list[Path]) -> None:
-    predictor = oodzoo.load(saved)
+    """The other forms are in `test_golden.py`."""
+    p = predictor.predict_proba(unseen)
+    limit = float(np.sort(p.max(axis=1))[10] / 2 + np.sort(p.max(axis=1))[11] / 2)
+    options = ("--top", "2", "--coverage", "0.95", "--min-confidence", f"{limit:.15f}", "--json")
+    document = run("predict", saved, *unseen, *options).document
+    names = predictor.classes_.tolist()
+    sets = predictor.predict_sets(unseen, 0.95)
+    assert document["abstained"] == sum(p.max(axis=1) < limit) == 11
+    for row, probabilities, chosen in zip(document["predictions"], p, sets, strict=True):
+        first, second = np.argsort(-probabilities)[:2]
+        assert list(row["probabilities"]) == [names[first], names[second]]
+        assert row["abstained"] == (probabilities[first] < limit)
+        assert row["label"] == (None if row["abstained"] else names[first])
+        assert row["set"] == list(chosen)
     assert predictor.left_out is not None
-    chosen = predictor.left_out.at_coverage(0.95)
-    expected = [list(each) for each in predictor.predict_sets(unseen, 0.95)]
-    given = ("predict", saved, *unseen, "--coverage", "0.95")
-    done = run(*given, "--json")
-    assert [each["set"] for each in done.document["predictions"]] == expected
-    assert done.document["coverage"]["average"] == chosen.average
-    assert done.document["coverage"]["worst"] == chosen.worst[1]
-    assert f"sets cover {chosen.average:.1f} % on left-out domains on average" in done.err
-    assert f"(worst domain {chosen.worst[1]:.1f} %, {chosen.worst[0]})" in done.err
-    rows = cells(run(*given, "--format", "csv").out)
-    assert [row["set"].split("|") for row in rows] == expected
+    found = predictor.left_out.at_coverage(0.95)
+    assert document["coverage"]["average"] == found.average
+    assert document["coverage"]["worst"] == found.worst[1]
 
 
 def test_sorting(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:

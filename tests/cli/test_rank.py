@@ -68,25 +68,6 @@ def test_the_accuracy_is_that_on_the_target_if_there_is_one(
 # --- oodzoo evaluate -----------------------------------------------------------------------------
 
 
-def test_the_document_of_an_evaluation(run: Run, tmp_path: Path) -> None:
-    document = run("evaluate", stored(tmp_path, *zoo()), "--top-k", "1,3", "--json").document
-    assert document["domains"] == ["d0", "d1", "d2", "d3"]
-    assert (document["protocol"], document["score"], document["top_k"]) == ("fast", "unseen", 3)
-    for name in ("single", "pool", "ensemble", "selection", *document["baselines"]):
-        row = document[name]
-        for part in (row, row["balanced"], row["calibration_error"]):
-            assert part["average"] == pytest.approx(np.mean(list(part["domains"].values())))
-            assert 0 <= part["average"] <= 100
-    assert 0 < document["feature_ratio"]["average"] <= 1
-    recommended = document["recommended"]
-    measured = [document[recommended["choices"][d]]["domains"][d] for d in document["domains"]]
-    assert list(recommended["domains"].values()) == measured
-    assert recommended["average"] == pytest.approx(np.mean(measured))
-    oracle_row = document["oracle"]["domains"]
-    assert all(oracle_row[d] >= document["single"]["domains"][d] for d in oracle_row)
-    assert len(document["ablation"]) == 2
-
-
 def test_tables_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     features, y, domains = zoo(n_domains=6)
     named = np.char.add(domains, "_of_a_hospital")

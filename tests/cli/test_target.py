@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 from tests.cluster.data import write_zoo
-from tests.conftest import Outcome, Run, linked
+from tests.conftest import Run, linked
 from tests.fixtures import draw_digits
 from tests.s3 import Bucket
 
 import oodzoo
-from oodzoo.demo import write_digits
 
 WITHOUT_TIMES = ("--json", "--quiet")
 MODELS = ("mlp_glyphs_augmented", "separable_shapes")
@@ -118,56 +117,3 @@ def test_few_images_and_images_with_labels_are_warned_of(run: Run, store: Path) 
     assert [line for line in warned if "2 of the 17 images of the target 'new' are also" in line]
     assert [line for line in warned if "skipped 'cut.png'" in line]
     assert len(warned) == 3
-
-
-# --- the embedded digits, end to end -------------------------------------------------------------
-
-
-def ranking_of(outcome: Outcome) -> Any:
-    """What `oodzoo rank` prints, without what it was made of, which the record of a run has not."""
-    document = outcome.document
-    assert document.pop("store")["name"] == "store"
-    document.pop("options")
-    return document
-
-
-def test_the_whole_job_for_a_domain_without_labels(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One domain of the digits is a folder of images without labels."""
-    monkeypatch.chdir(tmp_path)
-    write_digits("data")
-    shutil.move("data/tilted", "images/tilted")
-    for folder in ("data/collage", "data/marker", *(f"images/tilted/{i}" for i in range(3, 10))):
-        shutil.rmtree(folder)
-    options = ("--limit", "90", "--device", "cpu", "--no-baselines", "--json")
-    zoo = write_zoo(tmp_path / "zoo", [spec.name for spec in oodzoo.load_zoo("demo")[::6]])
-    command = ("run", "data", "--zoo", zoo, "--out", "job", *options)
-    done = run(*command, "--target", "clinic=images/tilted")
-    assert done.code == 0, done.err
-    document = done.document
-    assert document["settings"]["target"] == "clinic"
-    assert document["settings"]["target_images"] == len([*Path("images").rglob("*.png")])
-    assert document["command"].endswith("--target clinic=tilted")
-    store = oodzoo.FeatureStore("job/store")
-    assert (store.unlabelled, len(store.domains), len(store.models)) == (("clinic",), 3, 4)
-    ranked = ranking_of(run("rank", "job/store", "--target", "clinic", *WITHOUT_TIMES))
-    assert ranked == document["ranking"]
-    assert document["predictor"]["choice"] == document["recommended"]["choice"]
-    provenance = json.loads(Path("job/model/predictor.json").read_text())["provenance"]
-    assert provenance["accuracy"] == document["recommended"]["average"]
-    if provenance["choice"] == "pool":
-        assert provenance["target"] == "clinic"
-    assert document["evaluation"]["with_target"]["pool"]["average"] > 0
-    again = run(*command, "--target=clinic=images/tilted")
-    assert again.err.count("reused from an earlier run") == 6
-    assert again.document["ranking"] == ranked
-
-    plain = run(*command)
-    assert plain.code == 0, plain.err
-    assert not {"target", "target_images"} & plain.document["settings"].keys()
-    without = ranking_of(run("rank", "job/store", *WITHOUT_TIMES))
-    assert plain.document["ranking"] == without != ranked
-    for name in ("recommended", "single", "pool", "ensemble", "selection"):
-        assert plain.document["evaluation"][name] == document["evaluation"][name]
-    assert plain.document["evaluation"]["with_target"] == {}

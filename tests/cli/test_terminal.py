@@ -10,9 +10,8 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-import oodzoo
 from oodzoo.cli import terminal
-from oodzoo.cli.listening import Bar, listening
+from oodzoo.cli.listening import Bar
 from oodzoo.cli.tables import Part, column_widths, fit_table, needed_width
 from oodzoo.cli.terminal import (
     Terminal,
@@ -113,25 +112,6 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80])
-def test_names_do_not_break_in_tables(capsys: Captured, columns: int) -> None:
-    terminal = Terminal()
-    terminal._results.width = columns
-    name = "vit_small_patch14_dinov2.lvd142m"
-    terminal.table(["model", *"abcdef"], [[name, *range(100_000, 600_001, 100_000)]], least="ab")
-    out = capsys.readouterr().out
-    assert name in out
-    assert all(str(number) in out for number in range(300_000, 600_001, 100_000))
-    assert max(map(len, out.splitlines())) <= columns
-
-
-def test_a_column_with_a_dot_that_is_left_out_has_one(capsys: Captured) -> None:
-    terminal = Terminal()
-    terminal._results.width = 40
-    terminal.table(["model", "trans."], [["net" * 12, "12345"]], least=["trans."])
-    assert capsys.readouterr().out.splitlines()[-1] == "Not shown at this width: trans."
-
-
 def test_a_table_gives_up_columns_then_is_divided_then_listed() -> None:
     least: list[str] = ["d", "ms"]
     for width, dropped in ((60, ["d"]), (55, ["d", "ms"])):
@@ -149,14 +129,6 @@ def test_a_table_gives_up_columns_then_is_divided_then_listed() -> None:
         "  acc. % 94.4  90 % 87-100",
         "  d 384  ms 12.3",
     ]
-
-
-def test_names_of_several_words_stay_whole_in_a_divided_table() -> None:
-    rows = [["best by discriminability", *"1234"]]
-    fitted = fit_table(["accuracy %", *(f"domain{n}" for n in range(4))], rows, left=1, width=41)
-    assert [len(part.columns) for part in fitted.parts] == [3, 3]
-    widths = [column_widths(part, 41)[0] for part in fitted.parts]
-    assert widths == [len("best by discriminability")] * 2
 
 
 def test_nothing_is_lost_or_cut_at_any_width() -> None:
@@ -241,9 +213,3 @@ def test_a_bar_follows_all_stages_that_know_their_total() -> None:
     bar.end("evaluation", status="done", seconds=75)
     assert seen == [(3, 4), (1, 2)]
     assert said == ["reading", "ranking: 1.0 s", "evaluation: 1 min 15 s"]
-
-
-def test_quiet_only_the_others_listen() -> None:
-    other = oodzoo.events.Listener()
-    with listening(Terminal(quiet=True), "Work", [other]) as found:
-        assert found == [other]

@@ -62,20 +62,3 @@ def test_the_document_and_the_page_in_a_folder(
     text = log.read_text(encoding="utf-8")
     assert '"stage": "test"' in text
     assert "test.html" in text
-
-
-def test_calibration_and_the_number_of_all_mistakes_are_shown(
-    run: Run, saved: Path, labelled: Path, tmp_path: Path
-) -> None:
-    wrong = tmp_path / "wrong"
-    for name, other in (("0", "1"), ("1", "2"), ("2", "0")):  # nearly all are mistakes
-        shutil.copytree(labelled / name, wrong / other)
-        for path in (labelled / name).iterdir():
-            shutil.copy(path, wrong / other / f"again-{path.name}")
-    result = oodzoo.test(saved, wrong)
-    mistakes = result.images - round(result.images * result.accuracy / 100)
-    assert mistakes > len(result.mistakes)
-    done = run("test", saved, wrong)
-    assert f"… {mistakes - 10} more mistakes" in done.out
-    error = f"{result.reliability.error:.1f} points off (expected calibration error)."
-    assert error in done.out

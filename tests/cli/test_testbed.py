@@ -57,20 +57,6 @@ def test_results_are_compared(run: Run, folder: Path, tmp_path: Path) -> None:
     assert set(document["results"]) == {"store (one)", "store (copy)"}
 
 
-def test_many_results_are_shown_in_several_tables(run: Run, folder: Path, tmp_path: Path) -> None:
-    run("testbed", folder, "--out", tmp_path / "r.json")
-    content = json.loads((tmp_path / "r.json").read_text()) | {"resamples": 10}
-    files = []
-    for number in range(9):
-        content["data"]["name"] = f"a data set, number {number}"
-        files.append(tmp_path / f"{number}.json")
-        files[-1].write_text(json.dumps(content))
-    outcome = run("testbed", "compare", *files)
-    assert max(map(len, outcome.out.splitlines())) <= 80
-    for number in range(9):
-        assert outcome.out.count(f"number {number}") == 1
-
-
 def test_values_of_other_scores(run: Run, folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("model,source_accuracy,size\nbest,80,1\ngood,70,2\n\nfair,60,\n")

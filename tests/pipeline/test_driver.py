@@ -198,26 +198,6 @@ def test_a_run_that_fails_says_where_and_why(
     assert not reused(job)["evaluation"]
 
 
-def test_a_domain_with_an_accent_is_not_extracted_again(
-    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
-) -> None:
-    folder = tmp_path / "data"
-    shutil.copytree(Path(digits.name), folder, ignore=shutil.ignore_patterns("pencil"))
-    (folder / "chalk").rename(folder / "café")
-    data = ImageDomains(folder).sample(80)
-    for _ in range(2):
-        oodzoo.run(data, zoo[:2], tmp_path / "run", config=config(baselines=False))
-    assert reused(tmp_path / "run")["extraction"]
-
-
-def test_another_choice_repeats_what_depends_on_it(
-    job: Path, digits: ImageDomains, zoo: list[ModelSpec]
-) -> None:
-    oodzoo.run(digits, zoo[:3], job, config=config(baselines=False))
-    # The same is recommended, so that the predictor is the same.
-    assert [name for name, was in reused(job).items() if not was] == ["evaluation"]
-
-
 def test_constraints_hold_in_every_stage(
     job: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
@@ -275,18 +255,6 @@ def test_two_runs_at_once(job: Path, digits: ImageDomains, zoo: list[ModelSpec])
         oodzoo.run(digits, zoo, job)
 
 
-def test_only_models_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
-    """With one model of three there is no order to judge, and the others have no part."""
-    with pytest.warns(UserWarning, match="only 1 model available"):
-        run = oodzoo.run(digits, zoo[:1], job, config=config())
-    assert run.ranking
-    assert run.predictor
-    assert [row.model for row in run.ranking.rows] == [NAMES[0]]
-    assert run.predictor.models == (NAMES[0],)
-    assert run.testbed is None
-    assert (job / "report.html").is_file()
-
-
 def test_a_domain_that_cannot_be_read_is_left_out(
     tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
@@ -319,16 +287,6 @@ def test_a_folder_with_other_files_is_rejected(
         oodzoo.run(digits, zoo, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "{}"
-
-
-def test_nothing_is_written_if_there_is_no_cluster(
-    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
-) -> None:
-    pytest.importorskip("ray")
-    config = RunConfig(engine="ray", address="head")
-    with pytest.raises(InputError, match="must be HOST:PORT or auto, got 'head'"):
-        oodzoo.run(digits, zoo, tmp_path / "job", config=config)
-    assert not (tmp_path / "job").exists()
 
 
 def test_a_folder_inside_the_data_is_rejected(

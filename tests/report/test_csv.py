@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.evaluation.data import zoo
 from tests.report.assessment_example import example_test
-from tests.report.example import CLASSES, DOMAINS, consistent_selection, example_run
+from tests.report.example import CLASSES, DOMAINS, example_run
 from tests.report.reader import Reader
 
 import oodzoo
@@ -174,24 +174,6 @@ def test_the_cost_is_averaged_if_it_is_known_everywhere(
     assert float(row["parameters_million"]) == parameters
 
 
-def test_models_of_the_pools(evaluation: Evaluation) -> None:
-    models = (("b", "a"), ("a",), ("a", "c"), ("b", "a"))
-    cells = {
-        domain: replace(evaluation.pool.cells[domain], models=some)
-        for domain, some in zip(DOMAINS, models, strict=True)
-    }
-    best = replace(evaluation.recommended, models=("a", "d"))
-    pool = replace(evaluation.pool, cells=cells)
-    rows = of(evaluation=replace(evaluation, pool=pool, recommended=best)).table("pools")
-    assert [[*rows[0]], *([*row.values()] for row in rows)] == [
-        ["model", "pools", "all_domains", *DOMAINS],
-        ["a", "4", "1", "2", "1", "1", "2"],
-        ["b", "2", "", "1", "", "", "1"],
-        ["c", "1", "", "", "", "2", ""],
-        ["d", "0", "2", "", "", "", ""],
-    ]
-
-
 def test_mistakes(evaluation: Evaluation, read: Reader) -> None:
     order = sorted(DOMAINS, key=evaluation.recommended.domains.__getitem__)
     predicted = [f"predicted_{label}" for label in CLASSES]
@@ -222,20 +204,6 @@ def test_scores_and_selection(run: Run, read: Reader) -> None:
     kept = [(each.n_selected,) for each in models]
     assert numbers(read.table("features-kept"), "n_selected") == kept
     assert [row["class"] for row in read.table("features-by-class")] == list(CLASSES)
-
-
-def test_consistent_features() -> None:
-    models = [f"m{at}" for at in range(9)]
-    summary = consistent_selection(models, CLASSES)
-    read = of(selection=summary)
-    tried = [tuple(row.values()) for row in read.table("number-of-features")]
-    assert tried == [("2", "-1.5"), ("180", "-0.25"), ("99", "")]
-    assert numbers(read.table("feature-ranks"), "features") == [
-        (features,) for each in summary.per_model for features in each.histogram
-    ]
-    first, *_ = read.table("features-by-class")
-    assert list(first) == ["class", "n_selected", *models[1:]]  # nothing is kept of the first
-    assert first["m8"] == "40"
 
 
 def values(rows: list[dict[str, str]], name: str) -> list[float]:

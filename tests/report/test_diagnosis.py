@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.report.diagnosis_example import example_diagnoses, example_diagnosis
+from tests.report.diagnosis_example import example_diagnosis
 
 from oodzoo.report.assessment_page import labels_figure
 from oodzoo.report.blocks import Figure
 from oodzoo.report.diagnosis import classes_figure, confusion_figure
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, add_up
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
 from oodzoo.tasks.diagnosis.labels import diagnose_labels
 from oodzoo.tasks.diagnosis.reliability import Bin, Reliability
 
@@ -77,18 +77,6 @@ def test_the_worst_class_is_first() -> None:
         assert (each.count('class="bar single"'), each.count('class="dot neutral"')) == (3, 2)
     one = replace(few, classes=("cat",), confusion=((2,),))
     assert classes_figure(one, "c", "T").text == "100.0 % of the images of cat are recognised."
-
-
-def test_the_table_has_the_recall_in_each_domain_and_the_chart_the_worst() -> None:
-    domains = example_diagnoses([f"c{at}" for at in range(40)], {"day": 90, "night": 40})
-    figure = classes_figure(add_up(domains.values()), "c", "T", domains)
-    assert [column.key for column in figure.table.columns][-2:] == ["recall_day", "recall_night"]
-    assert len(figure.table.rows) == 40
-    for label, *_, day, night in figure.table.rows:
-        assert day == domains["day"].per_class[label].recall
-        assert night == domains["night"].per_class[label].recall
-    assert figure.text.endswith("The chart shows the worst 30; the table lists all.")
-    assert drawn(figure)[1].count('class="bar single"') == 30
 
 
 def test_a_label_without_images_is_last() -> None:

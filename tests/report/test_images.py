@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.conftest import WriteImage
 from tests.report.assessment_example import example_test
 from tests.report.reader import Reader
 from tests.report.test_golden import leaks
@@ -63,17 +62,6 @@ def test_thumbnails_are_small_copies_of_images_that_can_be_read(photos: Path) ->
     assert [image["alt"] for image in images] == ["cat, day", "dog, day", "cat, night"]
     assert size_of(images[0]) == (72, 72)
     assert shown(photos / "gone", examples) == shown(None, examples) == []
-
-
-@pytest.mark.parametrize(
-    ("domains", "per_domain", "expected"), [(2, 9, 12), (24, 9, 72), (100, 2, 72)]
-)
-def test_the_number_of_thumbnails_is_limited(
-    tmp_path: Path, write_image: WriteImage, domains: int, per_domain: int, expected: int
-) -> None:
-    write_image(tmp_path / "d" / "cat" / "1.png")
-    examples = {f"d{at}": ["d/cat/1.png"] * per_domain for at in range(domains)}
-    assert len(shown(tmp_path, examples)) == expected
 
 
 def test_near_duplicates_are_shown_side_by_side(run: Run, photos: Path) -> None:

@@ -17,11 +17,10 @@ from tests.report.example import example_run, without
 from tests.report.reader import Reader
 
 import oodzoo
-from oodzoo.core.errors import InputError
 from oodzoo.report import page, write_report
 from oodzoo.report.combination import methods
 from oodzoo.report.ranking import choice_is_repeated
-from oodzoo.report.record import SCHEMA, Run, read_run
+from oodzoo.report.record import Run, read_run
 from oodzoo.store.documents import sealed
 from oodzoo.tasks import Kind
 
@@ -193,26 +192,3 @@ def test_write_report(run: Run, tmp_path: Path) -> None:
     assert pages == [page(run), page(read_run(tmp_path))]
     names = ["elsewhere", "report.html", "run.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "has no run.json; give the folder"),
-        ("{", "is damaged"),
-        ('{"schema": 99}', "has the schema 99"),
-        (f'{{"schema": {SCHEMA}, "ranking": {{}}}}', "is damaged: its content does not match"),
-        (sealed({"schema": SCHEMA, "ranking": {}}).decode(), "is damaged: ranking: no 'score'"),
-        (sealed({"schema": SCHEMA, "stages": [{}]}).decode(), "is damaged"),
-    ],
-)
-def test_a_damaged_record_is_reported_in_one_line(
-    tmp_path: Path, content: str | None, message: str
-) -> None:
-    if content is not None:
-        (tmp_path / "run.json").write_text(content, encoding="utf-8")
-    with pytest.raises(InputError) as raised:
-        write_report(tmp_path)
-    assert message in str(raised.value)
-    assert "\n" not in str(raised.value)
-    assert not (tmp_path / "report.html").exists()
