@@ -147,8 +147,8 @@ BEST, POOL, ROWS = EVALUATION.recommended, EVALUATION.pool, RANKING.rows
 NAMES = [row.model for row in ROWS]
 PAIRS = tuple(itertools.combinations(BED.scores, 2))
 TEST = example_test()
+assert TEST.promise is not None
 PROMISE = TEST.promise
-assert PROMISE is not None
 
 
 def judged(**changes: Any) -> Run:
