@@ -32,7 +32,7 @@ coverage:  ## run the tests and report their coverage
 adapters: $(VENV)/adapters  ## install PyTorch, model and data libraries, MLflow, TensorBoard, Ray
 
 page: $(VENV)/browser  ## test the report in Chromium, which must be installed
-	$(BIN)/python -m pytest tests/report/test_browser.py
+	$(BIN)/python -m pytest tests/page
 
 lint: $(VENV)/dev  ## check style, types, imports and configuration files; show the size
 	$(BIN)/ruff check .

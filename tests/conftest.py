@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -71,6 +72,19 @@ def photos(tmp_path: Path, write_image: WriteImage) -> Path:
             for name in ("1.png", "2.png"):
                 write_image(root / domain / label / name)
     return root
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk
+        shutil.copy2(source, target)
+    return target
+
+
+def linked(source: Path, target: Path) -> Path:
+    """A copy of a folder by hard links: its files must be replaced, not written into."""
+    return Path(shutil.copytree(source, target, copy_function=_link, dirs_exist_ok=True))
 
 
 class Outcome(NamedTuple):

@@ -71,11 +71,6 @@ def test_a_damaged_record_is_rejected(
     assert "\n" not in str(raised.value)
 
 
-def test_a_folder_without_a_record(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no run\.json; give the folder that `oodzoo run"):
-        read_run(tmp_path)
-
-
 def test_the_files_of_the_images(tmp_path: Path) -> None:
     assert record.image_files(tmp_path) == {}
     files: dict[str, StoredFile] = {"a.png": LocalFile("photos/a.png"), "b": EmbeddedFile(b"\xff")}
@@ -94,22 +89,6 @@ def test_a_damaged_digit_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(content.replace(b'"cores": 2', b'"cores": 3'))
     with pytest.raises(InputError, match="does not match its checksum; run `oodzoo run` again"):
         read_run(tmp_path)
-
-
-def test_a_run_and_its_parts_are_short(run: Run) -> None:
-    assert repr(run.data) == "DataSummary('photos': 120 images, 1 domain, 2 classes)"
-    assert repr(run.extraction) == "ExtractionSummary(1 model on 120 images, 1 failed or dropped)"
-    assert repr(run.predictor) == "PredictorSummary(named of m1, m2, in 'model')"
-    assert repr(record.PredictorSummary("model", ("m",), "", "pool")).startswith(
-        "PredictorSummary(single "
-    )
-    assert repr(run.selection) == "SelectionSummary(consistent: 2 of 4 features of 2 models)"
-    assert run.selection is not None
-    assert run.selection._repr_html_().count("<tr>") == 3
-    assert repr(run).startswith("Run('oodzoo run photos/': recommended ")
-    assert repr(Run("oodzoo run")) == "Run('oodzoo run': no ranking yet; stages: )"
-    assert "best model m1" in repr(Run("oodzoo run", ranking=run.ranking))
-    assert len(repr(replace(run, command="x" * 999))) < 400
 
 
 def test_html_lists_the_stages(run: Run) -> None:

@@ -1,16 +1,13 @@
-"""Predictors of texts, sounds and tables, from the first feature to the saved predictor."""
+"""Predictors of texts and tables, from the first feature to the saved predictor."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
-from scipy.signal import butter, sosfilt
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
 from sklearn.kernel_approximation import RBFSampler
@@ -18,11 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from tests.text_models import save_text_model, sentence_transformers
 
 import oodzoo
-from oodzoo.predictor import Prediction
 
 pd = pytest.importorskip("pandas")
-
-Run = Callable[..., Any]
 
 
 def _same_in_onnx(predictor: oodzoo.Predictor, features: dict[str, Any], folder: Path) -> None:
@@ -92,89 +86,6 @@ def test_texts(tmp_path: Path) -> None:
     _same_in_onnx(bare, features, tmp_path)
 
 
-# --- sounds -------------------------------------------------------------------------------------
-
-_RATE = 8000
-_MICROPHONES: dict[str, tuple[Any, float, float]] = {
-    "studio": (None, 1.0, 0.01),
-    "telephone": (butter(2, [300, 3000], "bandpass", fs=_RATE, output="sos"), 0.4, 0.03),
-    "far away": (butter(1, 1500, "lowpass", fs=_RATE, output="sos"), 0.1, 0.004),
-    "old": (butter(1, 400, "highpass", fs=_RATE, output="sos"), 2.0, 0.15),
-}
-
-
-def _sound(kind: str, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A quarter of a second, more or less."""
-    time = np.arange(int(rng.integers(1600, 2400))) / _RATE
-    pitch = rng.uniform(300, 900)
-    if kind == "tone":
-        return np.sin(2 * np.pi * pitch * time)
-    if kind == "buzz":
-        return np.sign(np.sin(2 * np.pi * pitch * time))
-    if kind == "sweep":
-        return np.sin(2 * np.pi * (pitch + 3000 * time) * time)
-    return rng.normal(size=len(time))
-
-
-def _recordings(n: int, seed: int, *names: str) -> tuple[list[Any], list[str], list[str]]:
-    rng = np.random.default_rng(seed)
-    sounds, kinds, microphones = [], [], []
-    for name in names:
-        sections, gain, noise = _MICROPHONES[name]
-        for number in range(n):
-            kind = ("tone", "buzz", "sweep", "hiss")[number % 4]
-            sound = _sound(kind, rng)
-            sound = sound if sections is None else sosfilt(sections, sound)
-            sounds.append(gain * sound + noise * rng.normal(size=len(sound)))
-            kinds.append(kind)
-            microphones.append(name)
-    return sounds, kinds, microphones
-
-
-def _spectrum(sounds: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Logarithm of the sorted power in bands, relative to the strongest."""
-    rows = []
-    for sound in sounds:
-        power = np.abs(np.fft.rfft(sound, 2400)) ** 2
-        bands = np.sort([band.sum() for band in np.array_split(power, 32)])
-        rows.append(np.log(bands / bands[-1] + 1e-6))
-    return np.array(rows)
-
-
-def _moments(sounds: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Statistics of the waveform that do not depend on its volume."""
-    rows = []
-    for sound in sounds:
-        scaled = (sound - sound.mean()) / sound.std()
-        halves = [np.mean(np.diff(np.sign(half)) != 0) for half in np.array_split(scaled, 2)]
-        rows.append([np.mean(scaled**4), np.abs(scaled).mean(), np.abs(scaled).max(), *halves])
-    return np.array(rows)
-
-
-def test_sounds_of_an_unknown_microphone(tmp_path: Path) -> None:
-    encoders = {"spectrum": _spectrum, "moments": _moments}
-    sounds, kinds, microphones = _recordings(80, 0, "studio", "telephone", "far away")
-    new, truth, _ = _recordings(40, 1, "old")
-    features = {name: encode(sounds) for name, encode in encoders.items()}
-    predictor = oodzoo.fit(features, kinds, microphones, encoders=encoders, choose="pool")
-    assert predictor.score(new, truth) > 0.7
-    inside, _, _ = _recordings(40, 2, "studio")
-    assert predictor.domain_distance(new).mean() > predictor.domain_distance(inside).mean()
-    adapted = predictor.adapted(new)
-    assert adapted.provenance.adapted == 40
-    assert adapted.score(new, truth) > 0.7
-    adapted.save(tmp_path / "model")
-    loaded = oodzoo.load(tmp_path / "model", encoders=encoders, batch_size=7)
-    np.testing.assert_allclose(loaded.predict_proba(new), adapted.predict_proba(new), atol=1e-6)
-    streamed = [
-        each.label
-        for each in predictor.stream(iter(new), adapt=True)
-        if isinstance(each, Prediction)
-    ]
-    assert streamed == adapted.predict(new).tolist()
-    _same_in_onnx(loaded, {name: encode(new) for name, encode in encoders.items()}, tmp_path)
-
-
 # --- tables -------------------------------------------------------------------------------------
 
 
@@ -209,24 +120,3 @@ def test_a_table(wine: tuple[Any, list[str], list[str]], tmp_path: Path) -> None
     loaded = oodzoo.load(tmp_path / "model", encoders=encoders)
     assert loaded.predict(new).tolist() == predictor.predict(new).tolist()
     _same_in_onnx(loaded, {name: encode(new) for name, encode in encoders.items()}, tmp_path)
-
-
-def test_a_table_on_the_command_line(
-    run: Run, wine: tuple[Any, list[str], list[str]], tmp_path: Path
-) -> None:
-    table, growers, domains = wine
-    features = {name: encode(table) for name, encode in _encoders(table).items()}
-    np.savez(tmp_path / "train.npz", labels=growers, domains=domains, **features)
-    np.savez(tmp_path / "new.npz", **{name: X[::7] for name, X in features.items()})
-    store, model = tmp_path / "store", tmp_path / "model"
-    assert run("import", tmp_path / "train.npz", "--store", store).code == 0
-    fitted = run("fit", store, "--out", model, "--json").document
-    assert fitted["features_only"] is True
-    done = run("predict", model, tmp_path / "new.npz", "--json").document["predictions"]
-    assert [row["path"] for row in done[:2]] == ["row-0000000", "row-0000001"]
-    assert np.mean([row["label"] == g for row, g in zip(done, growers[::7], strict=True)]) > 0.95
-    expected = oodzoo.fit(features, growers, domains).predict_proba(
-        {name: X[::7] for name, X in features.items()}
-    )
-    found = [list(row["probabilities"].values()) for row in done]
-    np.testing.assert_allclose(found, expected, atol=1e-4)

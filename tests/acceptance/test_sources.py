@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.s3 import Bucket
-from tests.sources.kinds import DECODED, WITH_FILES, Given, Outcome, extract, outcome, tars
+from tests.sources.kinds import WITH_FILES, Given, Outcome, extract, outcome
 
 import oodzoo
 from oodzoo.zoo import ModelSpec
@@ -91,28 +91,7 @@ def test_sources_of_files(
     require_same(given)
 
 
-@pytest.mark.parametrize("name", DECODED)
-def test_sources_of_pixels(
-    name: str, data: oodzoo.ImageDomains, require_same: Require, tmp_path: Path
-) -> None:
-    require_same(DECODED[name](data, tmp_path))
-
-
 def test_a_folder_in_s3(s3: Bucket, require_known: Require, require_same: Require) -> None:
     given = Given(s3.upload(DATA, "pacs"), {})
-    require_known(given)
-    require_same(given)
-
-
-def test_archives_in_s3(
-    s3: Bucket,
-    data: oodzoo.ImageDomains,
-    require_known: Require,
-    require_same: Require,
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "tars").mkdir()
-    tars(data, tmp_path / "tars")
-    given = Given(s3.upload(tmp_path / "tars", "tars") + "/{0..1}.tar", {})
     require_known(given)
     require_same(given)

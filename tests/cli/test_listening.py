@@ -1,4 +1,4 @@
-"""Log files, MLflow and TensorBoard on the command line, and the progress bar."""
+"""Log files, MLflow and TensorBoard on the command line."""
 
 from __future__ import annotations
 
@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
-from tests.testbed.data import store
-
-import oodzoo
-from oodzoo.cli.listening import Bar, listening
-from oodzoo.cli.terminal import Terminal
+from tests.testbed.data import store as bed_store
 
 noload = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
 
@@ -23,49 +19,24 @@ def logged(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return store(tmp_path_factory.mktemp("bed")).path
-
-
-def test_a_bar_follows_all_stages_that_know_their_total() -> None:
-    seen: list[tuple[int, int]] = []
-    bar = Bar(lambda done, total: seen.append((done, total)))
-    bar.progress("evaluation", 0, 0, message="reading")
-    bar.progress("ranking", 3, 4, message="half")
-    bar.end("ranking", status="done", seconds=1.0)
-    bar.progress("evaluation", 1, 2)
-    assert seen == [(3, 4), (1, 2)]
-    bar.progress("ranking", 3, 4)  # a part of the step of the evaluation
-    assert seen == [(3, 4), (1, 2)]
-
-
-def test_messages_and_times_are_details() -> None:
-    said: list[str] = []
-    bar = Bar(lambda done, total: None, said.append)
-    bar.progress("evaluation", 0, 0, message="reading")
-    bar.end("evaluation", status="done", seconds=75)
-    assert said == ["reading", "evaluation: 1 min 15 s"]
-
-
-def test_quiet_only_the_others_listen() -> None:
-    other = oodzoo.events.Listener()
-    with listening(Terminal(quiet=True), "Work", [other]) as found:
-        assert found == [other]
+    return bed_store(tmp_path_factory.mktemp("bed")).path
 
 
 @pytest.mark.parametrize(
     ("command", "stage", "metric"),
     [
-        (("rank", "--score", "zood"), "ranking", "best/score"),
-        (("evaluate", "--no-baselines"), "evaluation", "pool/accuracy"),
-        (("testbed",), "testbed", "logme/weighted_tau"),
+        ("rank --score zood", "ranking", "best/score"),
+        ("evaluate --no-baselines", "evaluation", "pool/accuracy"),
+        ("testbed", "testbed", "logme/weighted_tau"),
     ],
 )
 def test_a_log_file(
-    run: Run, folder: Path, tmp_path: Path, command: tuple[str, ...], stage: str, metric: str
+    run: Run, folder: Path, tmp_path: Path, command: str, stage: str, metric: str
 ) -> None:
     log = tmp_path / "log.jsonl"
+    name, *options = command.split()
     for times in (1, 2):
-        done = run(command[0], folder, *command[1:], "--log-file", log)
+        done = run(name, folder, *options, "--log-file", log)
         assert done.code == 0, done.err
         lines = logged(log)
         assert {line["stage"] for line in lines} == {stage}
@@ -74,26 +45,18 @@ def test_a_log_file(
         assert [line.get("name") for line in lines].count(metric) == times
 
 
-def test_a_log_file_of_a_fit_names_the_predictor(
-    run: Run, store: oodzoo.FeatureStore, tmp_path: Path
-) -> None:
+def test_a_log_file_of_a_fit(run: Run, folder: Path, tmp_path: Path) -> None:
     options = ("--choose", "single", "--out", tmp_path / "model", "--log-file", tmp_path / "log")
-    assert run("fit", store.path, *options).code == 0
+    assert run("fit", folder, *options).code == 0
     lines = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
     assert lines[-1].endswith(f"predictor artifact path={tmp_path / 'model'}")
     assert lines[-2].split(" ")[1:4] == ["predictor", "end", "status=done"]
-
-
-def test_a_log_file_of_a_command_that_fails_says_why(
-    run: Run, folder: Path, tmp_path: Path
-) -> None:
-    options = ("--choose", "ensemble", "--top-k", "2", "--max-models", "1")
-    log = tmp_path / "log.jsonl"
-    done = run("fit", folder, *options, "--out", tmp_path / "m", "--log-file", log)
-    assert done.code == 2
-    last = logged(log)[-1]
+    limits = ("--choose", "ensemble", "--top-k", "2", "--max-models", "1", "--out", tmp_path / "m")
+    failed = run("fit", folder, *limits, "--log-file", tmp_path / "log.jsonl")
+    assert failed.code == 2
+    last = logged(tmp_path / "log.jsonl")[-1]
     assert (last["stage"], last["event"], last["status"]) == ("predictor", "end", "failed")
-    assert last["error"] in done.err
+    assert last["error"] in failed.err
 
 
 @noload

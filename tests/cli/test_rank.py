@@ -1,30 +1,34 @@
-"""`oodzoo rank`: tables, JSON and bad input."""
+"""Tables of `oodzoo rank` and `oodzoo evaluate` at several widths, and their documents."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.conftest import Run
+from tests.evaluation.data import task_zoo, zoo
 from tests.ranking.data import saved, simulate_models
 from tests.report.example import example_run
+from tests.striped import tiny_network, write_stripes
 
 import oodzoo
+from oodzoo.cli.evaluate import show_evaluation, show_main_rows
 from oodzoo.cli.rank import show_ranking, show_top
 from oodzoo.cli.terminal import Terminal
-from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.local import update_local
+from oodzoo.extraction.importing import import_features
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    return saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5})).path
+def stored(folder: Path, features: Any, y: Any, domains: Any, task: Any = None) -> Path:
+    np.savez(folder / "f.npz", labels=y, domains=domains, allow_pickle=False, **features)
+    return import_features([folder / "f.npz"], folder / "store", task=task).path
 
 
-def test_only_columns_that_are_shown_are_explained(
-    capsys: pytest.CaptureFixture[str], store: Path
-) -> None:
-    terminal, ranking = Terminal(), oodzoo.rank(FeatureStore(store))
+def test_only_columns_that_are_shown_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal()
+    ranking = oodzoo.rank(*simulate_models({"a": 0.5, "b": 1.5}))
     for width, explained in ((100, True), (40, False)):
         terminal._results.width = width
         show_ranking(terminal, ranking)
@@ -34,53 +38,9 @@ def test_only_columns_that_are_shown_are_explained(
         assert "acc.: " in out
 
 
-@pytest.fixture
-def timed(tmp_path: Path) -> Path:
-    """A store of models with known times per image, but for one of them."""
-    models = simulate_models({"good": 0.3, "middle": 1.0, "bad": 5.0, "untimed": 0.3})
-    path = saved(tmp_path, *models).path
-    for name, milliseconds in {"good": 30.0, "middle": 2.0, "bad": 12.3}.items():
-        update_local(path, name, {"milliseconds_per_image": milliseconds})
-    return path
-
-
-def test_short_times_are_not_rounded_to_zero(run: Run, timed: Path) -> None:
-    update_local(timed, "middle", {"milliseconds_per_image": 0.00412})
-    (line,) = [line for line in run("rank", timed).out.splitlines() if " middle " in line]
-    assert " 0.0041" in line
-    assert " 0.0041" in run("store", "ls", timed).out
-
-
-def test_constraints_leave_models_out_and_name_them(run: Run, timed: Path) -> None:
-    done = run("rank", timed, "--max-ms", "20", "--json")
-    assert {row["model"] for row in done.document["ranking"]} == {"middle", "bad"}
-    assert done.document["left_out"] == {
-        "good": "more than 20 ms per image",
-        "untimed": "time per image unknown",
-    }
-    assert "model 'untimed' is not ranked: time per image unknown" in done.err
-    assert "models 'bad', 'good' are not ranked: more than 5 ms per image" in (
-        run("rank", timed, "--max-ms", "5").err
-    )
-
-
-def test_constraints_that_no_model_meets(run: Run, timed: Path) -> None:
-    found = run("rank", timed, "--max-ms", "1.5").complaint
-    assert "no model meets --max-ms 1.5: the fastest, 'middle', takes 2 ms" in found
-    found = run("rank", timed, "--max-parameters", "25M").complaint
-    assert "no model meets --max-parameters 25M: number of parameters unknown" in found
-
-
-def test_only_the_pareto_front(run: Run, timed: Path) -> None:
-    document = run("rank", timed, "--pareto", "--json").document
-    assert [row["model"] for row in document["ranking"]] == ["middle", "good"]
-    shown = run("rank", timed, "--pareto").out
-    assert "middle" in shown
-    assert "bad" not in shown
-
-
-def test_weights_of_domains(run: Run, store: Path) -> None:
+def test_weights_of_domains(run: Run, tmp_path: Path) -> None:
     """The expected accuracy is the weighted mean over domains."""
+    store = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5})).path
     arguments = ["--score", "accuracy", "--domain-weight", "d0=0", "--domain-weight", "d1=3"]
     for row in run("rank", store, *arguments, "--json").document["ranking"]:
         accuracy = {fold["domain"]: fold["accuracy"] for fold in row["folds"]}
@@ -103,3 +63,62 @@ def test_the_accuracy_is_that_on_the_target_if_there_is_one(
         assert ("to expect on an unseen domain" in text) == (not target)
         assert ("interval for a new domain" in text) == (not target)
     assert top.endswith("oodzoo rank job/store" + (" --target NAME" if target else ""))
+
+
+# --- oodzoo evaluate -----------------------------------------------------------------------------
+
+
+def test_tables_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    features, y, domains = zoo(n_domains=6)
+    named = np.char.add(domains, "_of_a_hospital")
+    evaluation = oodzoo.evaluate(features, y, named, baselines=False)
+    terminal = Terminal()
+    terminal._results.width = 60
+    show_evaluation(terminal, evaluation)
+    tables = capsys.readouterr().out.partition("Recommended:")[0]
+    assert max(map(len, tables.splitlines())) <= 60
+    assert all(tables.count(domain) == 1 for domain in evaluation.domains)
+    show_main_rows(terminal, evaluation)
+    out = capsys.readouterr().out
+    hardest = min(evaluation.recommended.domains, key=evaluation.recommended.domains.__getitem__)
+    assert hardest in out.splitlines()[0]
+    missing = [domain for domain in evaluation.domains if domain not in out.splitlines()[0]]
+    assert missing
+    shown = " ".join(out.split()).partition("Not shown at this width: ")[2]
+    assert all(domain in shown for domain in missing)
+
+
+def test_the_worst_of_many_labels(run: Run, tmp_path: Path) -> None:
+    features, y, domains = task_zoo("multilabel", n=15, n_domains=3)
+    rng = np.random.default_rng(0)
+    many = np.concatenate([y[:, :1], rng.random((len(y), 20)) < 0.5], axis=1)
+    store = stored(tmp_path, features, many, domains, "multilabel")
+    out = run("evaluate", store, "--no-baselines", "--top-k", "1").out
+    assert "The 20 of 21 labels that are predicted worst" in out
+    document = run("evaluate", store, "--no-baselines", "--top-k", "1", "--json").document
+    outputs = document["pool"]["outputs"]
+    best = max(outputs, key=lambda name: outputs[name]["average_precision"]["average"])
+    shown = out.split("predicted worst")[1].split("cost")[0].splitlines()
+    assert best not in {line.split()[0] for line in shown if line.strip()}
+
+
+def test_fine_tuning(run: Run, tmp_path: Path) -> None:
+    if not all(map(find_spec, ("torch", "torchvision", "onnx", "onnx2torch"))):
+        pytest.skip("fine-tuning needs the extra tune")
+    data = write_stripes(tmp_path / "data", per_cell=6)
+    specs = [tiny_network(tmp_path / "zoo", "tiny"), tiny_network(tmp_path / "zoo", "b", seed=1)]
+    store = oodzoo.extract(data, specs, tmp_path / "store", device="cpu").path
+    options = ("--no-baselines", "--top-k", "1", "--tune", "--tune-steps", "3", "--device", "cpu")
+    given = ("evaluate", store, *options, "--data", data, "--learning-rate", "0.01")
+    code, out, _ = run(*given)
+    assert code == 0
+    assert "Fine-tuned" in [line.split()[0] for line in out.splitlines() if line]
+    assert "of training for a test domain, on cpu." in out
+    assert "points compared with Single, which is recommended otherwise" in out
+    document = run(*given, "--json").document
+    tuned = document["fine_tuned"]
+    assert set(tuned) > {"average", "domains", "models", "trials", "seconds", "tuning"}
+    assert document["recommended"]["choice"] in ("single", "fine_tuned")
+    other = write_stripes(tmp_path / "other", ("green", "blue", "red"), per_cell=6)
+    complaint = run("evaluate", store, *options, "--data", other).complaint
+    assert "is not the data of the store" in complaint

@@ -1,4 +1,4 @@
-"""`oodzoo run`: what is printed and written, and what is judged once."""
+"""`oodzoo run`: what is printed and written, and what must not be written."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.cluster.data import write_zoo
-from tests.conftest import Run
+from tests.conftest import Outcome, Run
+from tests.report.example import example_run
 
+from oodzoo.cli.run import _typed_command
+from oodzoo.cli.verdict import aligned, next_steps
 from oodzoo.demo import write_digits
-from oodzoo.ranking.testbed import TestBed, bed, results, runner
-from oodzoo.report.record import read_run
-from oodzoo.zoo import load_zoo
+from oodzoo.report.record import PredictorSummary, read_run
+from oodzoo.zoo import ModelSpec, load_zoo
 
 
 @pytest.fixture(scope="module")
@@ -31,87 +33,58 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def arguments(digits: Path, out: Path, zoo: str | Path = "demo") -> tuple[str | Path, ...]:
-    options = ("--limit", "90", "--device", "cpu")
-    return ("run", digits, "--zoo", zoo, "--out", out, *options)
+def commands(outcome: Outcome | str) -> list[list[str]]:
+    """The commands with arguments that are printed, as their words."""
+    text = outcome if isinstance(outcome, str) else outcome.out + outcome.err
+    found = re.findall("`(oodzoo [^`]*)`|(?<!`)(oodzoo (?:store )?[a-z]+ .*)", text)
+    words = [shlex.split("".join(each)) for each in found]
+    return [each for each in words if len(each) > 2]
 
 
-def test_json_and_messages(run: Run, digits: Path, tmp_path: Path) -> None:
-    options = ("--no-baselines", "--published", "PACS", "--json")
-    command = (*arguments(digits, tmp_path / "run"), *options)
+def test_a_run_and_the_commands_that_it_prints(run: Run, digits: Path, tmp_path: Path) -> None:
+    place = tmp_path / "my daughter's photos"
+    job, copy, model = place / "a job", place / "a store", place / "a model"
+    zoo = write_zoo(tmp_path / "zoo", [spec.name for spec in load_zoo("demo")[::4]])
+    options = ("--limit", "90", "--device", "cpu", "--published", "PACS", "--testbed")
+    command = ("run", digits, "--zoo", zoo, "--out", job, *options)
     first = run(*command)
     assert first.code == 0, first.err
-    document = first.document
+    assert "1. Extract features of 5 models" in first.err
+    for words in ("90 images, 3 domains", "F. Selection", "weighted tau", "90 %", str(job)):
+        assert words in first.out
+    *_, result = first.out.partition("\nResult: ")
+    sentence, *_ = result.partition("\n  accuracy ")
+    assert "correctly" in sentence
+    assert re.search(r"\n  accuracy .*\n  cost .*\n  compared ", result, flags=re.S)
+    again = run(*command, "--json")
+    assert again.err.count("reused from an earlier run") == 7
+    document = again.document
     assert document["ranking"]["ranking"][0]["rank"] == 1
     assert document["evaluation"]["selection"]["average"] > 0
     published = document["evaluation"]["published"]
     assert published["dataset"] == "PACS"
     assert published["hours"]["extraction"] > 0
     assert "Beside published results on PACS" in Path(document["report"]).read_text()
-    assert Path(document["report"]).is_file()
-    assert f"oodzoo predict {tmp_path / 'run' / 'model'} IMAGE|FOLDER ..." in first.err
-    assert "1. Extract features of 19 models" in first.err
-    again = run(*command)
-    assert again.err.count("reused from an earlier run") == 6
-    assert again.document["ranking"] == document["ranking"]
+    detailed = run(*command, "--verbose")
+    for words in ("evid.", "w. tau", "random features", "the class columns"):
+        assert words.lower() in detailed.out.lower()
+    assert "Done in" in detailed.err
 
-
-def test_printed_commands_can_be_typed(run: Run, digits: Path, tmp_path: Path) -> None:
-    place = tmp_path / "my daughter's photos"
-    job, copy, model = place / "a job", place / "a store", place / "a model"
-    zoo = write_zoo(tmp_path / "zoo", [spec.name for spec in load_zoo("demo")[::3]])
-    printed = [run(*arguments(digits, job, zoo), "--no-baselines")]
     shutil.copytree(job / "store", copy)
-    printed += [run("fit", copy, "--choose", "single", "--out", model)]
+    printed = [first, run("fit", copy, "--choose", "single", "--out", model)]
     printed += [run("rank", copy, "--target", "new"), run("store", "sync", copy, digits)]
     shutil.rmtree(next((copy / "models").iterdir()))
     printed += [run("store", "check", copy), run("rank", copy), run("predict", copy, digits)]
     for each in printed:
-        found = commands(each.out + each.err)
+        found = commands(each)
         assert found, each
-        for command in found:
-            paths = [Path(word) for word in command if word.startswith(str(tmp_path))]
-            assert paths, command
-            assert all(path.exists() for path in paths), command
+        for line in found:
+            paths = [Path(word) for word in line if word.startswith(str(tmp_path))]
+            assert paths, line
+            assert all(path.exists() for path in paths), line
     page = html.unescape(re.sub("<[^>]*>", "\n", (job / "report.html").read_text()))
     assert ["oodzoo", "export", "model/", "model.onnx"] in commands(page)
     assert commands((model / "README.md").read_text())
-
-
-def commands(text: str) -> list[list[str]]:
-    """The commands with arguments in a text, as their words."""
-    found = re.findall("`(oodzoo [^`]*)`|(?<!`)(oodzoo (?:store )?[a-z]+ .*)", text)
-    words = [shlex.split("".join(each)) for each in found]
-    return [each for each in words if len(each) > 2]
-
-
-def test_every_stage_is_shown_and_scores_are_judged_once(
-    run: Run, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-
-    def judge(*arguments: Any, **options: Any) -> TestBed:
-        calls.append(arguments)
-        return bed.judge(*arguments, **options)
-
-    for module in (runner, results):
-        monkeypatch.setattr(module, "judge", judge)
-    zoo = write_zoo(tmp_path / "zoo", [spec.name for spec in load_zoo("demo")[::4]])
-    command = (*arguments(digits, tmp_path / "run", zoo), "--testbed")
-    outcome = run(*command)
-    assert outcome.code == 0, outcome.err
-    assert len(calls) == 1
-    for words in ("90 images, 3 domains", "F. Selection", "weighted tau", "90 %"):
-        assert words in outcome.out
-    assert str(tmp_path / "run" / "model") in outcome.out
-    *_, result = outcome.out.partition("\nResult: ")
-    sentence, *_ = result.partition("\n  accuracy ")
-    assert "correctly" in sentence
-    assert re.search(r"\n  accuracy .*\n  cost .*\n  compared ", result, flags=re.S)
-    again = run(*command, "--verbose")
-    for words in ("evid.", "w. tau", "random features", "the class columns"):
-        assert words.lower() in again.out.lower()
-    assert "Done in" in again.err
 
 
 TARGETS: dict[str, tuple[Callable[[int], str], str, str]] = {
@@ -154,6 +127,10 @@ def test_other_targets_than_classes(run: Run, digits: Path, tmp_path: Path, task
     table.write_text("\n".join(lines), encoding="utf-8")
     n = len(lines) - 1
     options = ("--task", task, "--max-parameters", "36e3", "--device", "cpu", "--testbed")
+    given = ("run", table, "--zoo", "demo", "--out", out, "--task", task)
+    if task == "regression":
+        assert "needs classes" in run(*given, "--protocol", "domainbed").complaint
+        assert not out.exists()
     outcome = run("run", table, "--zoo", "demo", "--out", out, *options)
     assert outcome.code == 0, outcome.err
     words = metric.replace("_", " ")
@@ -182,39 +159,10 @@ def test_other_targets_than_classes(run: Run, digits: Path, tmp_path: Path, task
     assert repeated.err.count("reused from an earlier run") == 6
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--target", "paper"), "a target needs classes, but the task is 'regression'"),
-        (("--protocol", "domainbed"), "the protocol 'domainbed' needs classes"),
-        (("--published", "PACS"), "published accuracies are of classes"),
-        (("--score", "accuracy"), "the score 'accuracy' is not for labels of the kind regression"),
-    ],
-)
-def test_what_needs_classes_is_refused_first(
-    run: Run, digits: Path, tmp_path: Path, options: tuple[str, str], words: str
-) -> None:
-    table, out = table_of(digits, tmp_path / "table.csv", "regression"), tmp_path / "run"
-    name, value = options
-    given = digits / value if name == "--target" else value
-    arguments = ("--task", "regression", "--zoo", "demo", "--out", out, name, given)
-    assert words in run("run", table, *arguments).complaint
-    assert not out.exists()
-
-
-def test_a_mistyped_class_is_a_warning(run: Run, photos: Path, tmp_path: Path) -> None:
-    (photos / "day" / "dog").rename(photos / "day" / "Dog")
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "notes.txt").touch()
-    stopped = run("run", photos, "--zoo", "demo", "--out", tmp_path / "taken")
-    assert "warning: names of classes look alike: 'Dog' and 'dog'" in stopped.err
-    assert "contains 'notes.txt'" in stopped.err
-
-
 def test_a_log_file_has_every_stage(run: Run, digits: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     options = ("--zoo", "onnx/nothing.onnx", "--no-baselines", "--log-file", log)
-    failed = run(*arguments(digits, tmp_path / "run"), *options)
+    failed = run("run", digits, "--out", tmp_path / "run", "--limit", "90", *options)
     assert failed.code == 2
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert [(line["stage"], line["status"]) for line in lines if line["event"] == "end"] == [
@@ -295,3 +243,37 @@ def test_files_to_share_do_not_name_the_folders_above(
     (job / "local.json").unlink()
     assert run("report", job).code == 0
     assert "data:image/jpeg" not in page.read_text(encoding="utf-8")
+
+
+def test_the_record_has_neither_uris_nor_folders(tmp_path: Path) -> None:
+    """`_typed_command` alone: a run would need the database and the patterns."""
+    uris = ["--mlflow", "postgresql://me:secret@host/db", "--mlflow=sqlite:////home/me/x.db?a=b"]
+    patterns = ["--zoo", f"onnx/{tmp_path}/*.onnx,timm/vit*,hf/{tmp_path}/v?t"]
+    for given, typed in (
+        (uris, "--mlflow 'postgresql://…' '--mlflow=sqlite://…'"),
+        (patterns, "--zoo 'onnx/*.onnx,timm/vit*,hf/v?t'"),
+        ([f"--zoo=onnx/{tmp_path}/[ab].onnx"], "'--zoo=onnx/[ab].onnx'"),
+    ):
+        assert _typed_command(["run", *given], Path("job"), load_zoo("demo")) == (
+            f"oodzoo run {typed}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("source", "texts", "steps"),
+    [
+        ("onnx/net.onnx", False, ["look", "predict", "test"]),
+        ("timm/resnet50", False, ["look", "predict", "test", "fine-tune"]),
+        ("hf/a/b", True, ["look", "predict", "test"]),
+        (None, False, ["look"]),
+    ],
+)
+def test_next_steps(source: str | None, texts: bool, steps: list[str]) -> None:
+    made = PredictorSummary("model", ("net",), "", "single") if source else None
+    zoo = [ModelSpec("net", source)] if source else []
+    given = replace(example_run(), predictor=made)
+    found = next_steps(given, Path("job"), zoo, texts=texts)
+    assert [name.split()[0] for name, _ in found] == steps
+    assert any("TEXTS.csv" in command for _, command in found) == texts
+    assert all("job" in command for _, command in found)
+    assert aligned([]) == []

@@ -1,14 +1,26 @@
-"""Where results, messages and warnings go."""
+"""Where results, messages and warnings go; tables at several widths; progress."""
 
 from __future__ import annotations
 
 import io
 import json
+import threading
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
-from oodzoo.cli.terminal import Terminal, paragraph_on
+from oodzoo.cli import terminal
+from oodzoo.cli.listening import Bar
+from oodzoo.cli.tables import Part, column_widths, fit_table, needed_width
+from oodzoo.cli.terminal import (
+    Terminal,
+    left_in_words,
+    paragraph_on,
+    progress_bars,
+    progress_lines,
+    time_left,
+)
 
 Captured = pytest.CaptureFixture[str]
 
@@ -16,7 +28,7 @@ Captured = pytest.CaptureFixture[str]
 def write_everything(terminal: Terminal) -> None:
     terminal.say("a message")
     terminal.warn("a problem")
-    terminal.line("a line")
+    terminal.line("[bold]a line[/bold]")
     terminal.table(["model", "n"], [["net", 3]])
     terminal.document({"n": 3})
 
@@ -24,16 +36,15 @@ def write_everything(terminal: Terminal) -> None:
 def test_results_go_to_stdout_and_messages_to_stderr(capsys: Captured) -> None:
     write_everything(Terminal())
     out, err = capsys.readouterr()
-    assert out.splitlines()[0] == "a line"
+    assert out.splitlines()[0] == "[bold]a line[/bold]"
     assert out.splitlines()[-1].split() == ["net", "3"]
     assert err.splitlines() == ["a message", "warning: a problem"]
-
-
-def test_with_json_stdout_holds_one_document(capsys: Captured) -> None:
     write_everything(Terminal(json=True))
     out, err = capsys.readouterr()
     assert json.loads(out) == {"n": 3}
     assert "a problem" in err
+    with pytest.raises(ValueError, match="JSON"):
+        Terminal(json=True).document({"n": float("nan")})
 
 
 @pytest.mark.parametrize(
@@ -54,40 +65,22 @@ def test_many_warnings_of_a_kind_are_abbreviated(capsys: Captured) -> None:
             terminal.warn(f"skipped {f'{n}.png'!r}: it is empty")
             if n <= 20:
                 terminal.warn(f"image {n}")
-        terminal.warn("the end")
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 2 * 20 + 2
-    assert "warning: skipped '20.png': it is empty" in lines
-    assert lines[-2:] == ["warning: the end", "warning: 1,010 more: skipped '…': it is empty"]
-
-
-def test_quoted_names_with_apostrophes_are_of_one_kind(capsys: Captured) -> None:
-    with Terminal() as terminal:
-        for n in range(30):
+        for n in range(30):  # quoted names with apostrophes are of one kind
             name = f"{n} isn't" if n % 2 else f"{n}"
             terminal.warn(f"the store's model {name!r} failed")
-    assert capsys.readouterr().err.splitlines()[20:] == [
-        "warning: 10 more: the store's model '…' failed"
-    ]
-
-
-def test_warnings_of_python_are_counted_too(capsys: Captured) -> None:
-    with Terminal() as terminal:
         for n in range(22):
             terminal.show_warning(UserWarning(f"odd\n  {str(n)!r}"), UserWarning, "x.py", 3)
+        terminal.warn("the end")
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "warning: odd '0'"
-    assert lines[20:] == ["warning: 2 more: odd '…'"]
-
-
-def test_markup_in_names_is_printed_as_it_is(capsys: Captured) -> None:
-    Terminal().line("[bold]net[/bold]")
-    assert capsys.readouterr().out == "[bold]net[/bold]\n"
-
-
-def test_numbers_that_json_does_not_have_are_rejected() -> None:
-    with pytest.raises(ValueError, match="JSON"):
-        Terminal(json=True).document({"n": float("nan")})
+    assert len(lines) == 4 * 20 + 4
+    assert "warning: skipped '20.png': it is empty" in lines
+    assert "warning: odd '0'" in lines
+    assert lines[-4:] == [
+        "warning: the end",
+        "warning: 1,010 more: skipped '…': it is empty",
+        "warning: 10 more: the store's model '…' failed",
+        "warning: 2 more: odd '…'",
+    ]
 
 
 def test_verbose_shows_details_and_where_warnings_arise(capsys: Captured) -> None:
@@ -99,27 +92,6 @@ def test_verbose_shows_details_and_where_warnings_arise(capsys: Captured) -> Non
     assert lines == ["warning: odd", "a detail", "warning: odd (UserWarning of some.py:7)"]
 
 
-@pytest.mark.parametrize("columns", [40, 60, 80])
-def test_names_do_not_break_in_tables(
-    capsys: Captured, monkeypatch: pytest.MonkeyPatch, columns: int
-) -> None:
-    terminal = Terminal()
-    terminal._results.width = columns
-    name = "vit_small_patch14_dinov2.lvd142m"
-    terminal.table(["model", *"abcdef"], [[name, *range(100_000, 600_001, 100_000)]], least="ab")
-    out = capsys.readouterr().out
-    assert name in out
-    assert all(str(number) in out for number in range(300_000, 600_001, 100_000))
-    assert max(map(len, out.splitlines())) <= columns
-
-
-def test_a_column_with_a_dot_that_is_left_out_has_one(capsys: Captured) -> None:
-    terminal = Terminal()
-    terminal._results.width = 40
-    terminal.table(["model", "trans."], [["net" * 12, "12345"]], least=["trans."])
-    assert capsys.readouterr().out.splitlines()[-1] == "Not shown at this width: trans."
-
-
 def test_messages_break_between_words_on_a_terminal_only() -> None:
     text = "two words of a message, and 'a/long/path/that/is/wider/than/the/line.png'"
     narrow = Console(file=io.StringIO(), force_terminal=True, width=20)
@@ -129,3 +101,115 @@ def test_messages_break_between_words_on_a_terminal_only() -> None:
     ]
     assert paragraph_on(Console(file=io.StringIO(), width=20), text) == [text]
     assert paragraph_on(narrow, "a\x1b[31mb") == ["a\\x1b[31mb"]
+
+
+# --- tables --------------------------------------------------------------------------------------
+
+COLUMNS = ["rank", "model", "acc. %", "90 %", "d", "ms"]
+ROWS = [
+    [1, "vit_small_patch14_dinov2.lvd142m", 94.4, "87-100", 384, 12.3],
+    [2, "resnet50.a1_in1k", 9.5, "0-20", 2048, 4.1],
+]
+
+
+def test_a_table_gives_up_columns_then_is_divided_then_listed() -> None:
+    least: list[str] = ["d", "ms"]
+    for width, dropped in ((60, ["d"]), (55, ["d", "ms"])):
+        assert fit_table(COLUMNS, ROWS, left=2, width=width, least=least).dropped == dropped
+    divided = fit_table(COLUMNS, ROWS, left=2, width=50, least=())
+    assert [part.columns for part in divided.parts] == [
+        ["rank", "model", "acc. %"],
+        ["rank", "model", "90 %", "d"],
+        ["rank", "model", "ms"],
+    ]
+    listed = fit_table(COLUMNS, ROWS, left=2, width=30, least=["d"])
+    assert (divided.dropped, listed.dropped, listed.parts) == ([], [], [])
+    assert listed.lines[:3] == [
+        "1  vit_small_patch14_dinov2.lvd142m",
+        "  acc. % 94.4  90 % 87-100",
+        "  d 384  ms 12.3",
+    ]
+
+
+def test_nothing_is_lost_or_cut_at_any_width() -> None:
+    for width in range(12, 90, 3):
+        fitted = fit_table(COLUMNS, ROWS, left=2, width=width, least=["d"])
+        for part in fitted.parts:
+            assert needed_width(part.columns, part.rows, part.left) <= width
+        cells = [cell for part in fitted.parts for row in part.rows for cell in row]
+        text = " ".join(cells + fitted.lines)
+        for row in ROWS:
+            for name, cell in zip(COLUMNS, row, strict=True):
+                assert name in fitted.dropped or str(cell) in text
+
+
+def test_text_may_be_broken_between_words_and_the_widest_gives_way() -> None:
+    rows = [["net", "trained on many images", "1"]]
+    columns = ["model", "pretraining", "d"]
+    assert needed_width(columns, rows, 2) == 5 + 1 + 11 + 1 + 1
+    assert needed_width(columns, rows, 1) == 5 + 1 + 22 + 1 + 1
+    assert needed_width(["名前"], [["漢字"]], 1) == cell_len("漢字") == 4
+    part = Part(["model", "pretraining", "parameters"], [["a" * 20, "b c d e " * 5, "1"]], 2)
+    for width, widths in ((200, [20, 40, 10]), (50, [20, 18, 10]), (10, [20, 11, 10])):
+        assert column_widths(part, width) == widths  # no narrower than words
+
+
+# --- progress ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("done", "total", "left", "words"),
+    [(1, 4, 30.0, "30 s left"), (4, 4, 0.0, "0 s left"), (5, 4, 0.0, "0 s left"),
+     (0, 4, None, ""), (1, None, None, ""), (1, 7, 60.0, "1 min 0 s left")],
+)  # fmt: skip
+def test_time_left(done: int, total: int | None, left: float | None, words: str) -> None:
+    found = time_left(done, total, elapsed=10.0)
+    assert found == left
+    assert left_in_words(found) == words
+
+
+def test_a_bar_shows_the_time_left_next_to_a_long_name() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80)
+    with progress_bars(console, "{task.fields[speed]}") as bars:
+        task = bars.add_task("mobilenet_v1_025_128_imagenet", total=1400, speed="1,062 images/s")
+        bars.update(task, completed=256)
+        bars.tasks[0].start_time = bars.get_time() - 600
+        bars.refresh()
+    assert " s left" in out.getvalue()
+    assert "256/1400" in out.getvalue()
+    assert "…" not in out.getvalue()
+
+
+def test_lines_say_how_far_work_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "SECONDS", 0.01)
+    said: list[str] = []
+    spoken = threading.Semaphore(0)
+
+    def say(text: str) -> None:
+        said.append(text)
+        spoken.release()
+
+    with progress_lines(say, "Ranking") as advance:
+        spoken.acquire(timeout=20)
+        advance(5, 1000)
+        for _ in range(2):  # the first may have been on its way
+            spoken.acquire(timeout=20)
+    assert said[0].startswith("Ranking: running for ")
+    assert said[-1].startswith("Ranking: 5 of 1,000, ")
+    assert said[-1].endswith(" left")
+
+
+def test_a_bar_follows_all_stages_that_know_their_total() -> None:
+    seen: list[tuple[int, int]] = []
+    said: list[str] = []
+    bar = Bar(lambda done, total: seen.append((done, total)), said.append)
+    bar.progress("evaluation", 0, 0, message="reading")
+    bar.progress("ranking", 3, 4)
+    bar.end("ranking", status="done", seconds=1.0)
+    bar.progress("evaluation", 1, 2)
+    assert seen == [(3, 4), (1, 2)]
+    bar.progress("ranking", 3, 4)  # a part of the step of the evaluation
+    bar.end("evaluation", status="done", seconds=75)
+    assert seen == [(3, 4), (1, 2)]
+    assert said == ["reading", "ranking: 1.0 s", "evaluation: 1 min 15 s"]

@@ -49,7 +49,6 @@ def test_tune(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
     head, last, average = (line.split() for line in done.out.splitlines()[3:6])
     assert (head[:2], last[:2], average[0]) == (["linear", "head"], ["last", "weights"], "average")
     assert float(last[-1] if last[-1] != "chosen" else last[-2]) > float(head[-1])
-    assert done.out.count("chosen") >= 1
     assert "tiny-tuned: " in done.out
     assert "chosen by the likelihood of the labels on left-out domains; the accuracy" in done.out
     assert "2 classes, trained on 48 images of 3 domains; fine-tuning took " in done.out
@@ -57,14 +56,9 @@ def test_tune(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
     assert [model.name for model in loaded.models] == ["tiny-tuned"]
     assert loaded.provenance.choice == "tuned"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.jsonl", "tuned"]
-    events = [json.loads(line) for line in log.read_text().splitlines()]
-    assert {each["stage"] for each in events} >= {"tuning"}
-
-
-def test_the_document(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
-    done = run("tune", single, data, "--out", tmp_path / "tuned", *OPTIONS, *CPU, "--json")
-    document = done.document
-    assert (document["model"], document["tuned"]) == (str(tmp_path / "tuned"), "tiny-tuned")
+    again = run("tune", single, data, "--out", tmp_path / "again", *OPTIONS, *CPU, "--json")
+    document = again.document
+    assert (document["model"], document["tuned"]) == (str(tmp_path / "again"), "tiny-tuned")
     assert (document["original"], document["weight"]) == ("tiny", 1.0)
     assert sorted(document["left_out"]) == ["blue", "green", "red"]
     chosen = document["candidates"][document["choice"]["name"]]
@@ -72,6 +66,8 @@ def test_the_document(run: Run, single: Path, data: Path, tmp_path: Path) -> Non
     assert document["left_out"]["red"]["head"] == document["candidates"]["linear head"]["red"]
     assert (document["device"], document["settings"]["steps"]) == ("cpu", 20)
     assert document["seconds"] > 0
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {each["stage"] for each in events} >= {"tuning"}
 
 
 def test_a_model_of_several(run: Run, ensemble: Path, data: Path, tmp_path: Path) -> None:
@@ -103,28 +99,27 @@ def test_the_protocol_of_domainbed(run: Run, single: Path, data: Path, tmp_path:
     assert chosen in shown.out
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--model", "tny"), "the predictor has no model 'tny'; did you mean tiny?"),
-        (("--learning-rate", "fast"), "--learning-rate must be one or more numbers, such as 1e-"),
-        (("--learning-rate", "1e-3,1e-3"), "learning rates must differ, got [0.001, 0.001]"),
-        (("--steps", "0"), "steps must be 1 or more, got 0"),
-        (("--schedule", "linear"), "schedule must be one of cosine, constant, got 'linear'"),
-        (("--lora", "0"), "the rank of LoRA adapters must be 1 or more, got 0"),
-        (("--choose-by", "luck"), "choose_by must be one of leave-one-domain-out, training-dom"),
-        (("--protocol", "erm"), "protocol must be one of lp-ft, domainbed, got 'erm'"),
-        (("--protocol", "domainbed", "--lora", "4"), "lora is only used with the protocol 'lp-ft'"),
-        (("--draws", "3"), "draws is only used with the protocol 'domainbed' (--protocol dom"),
-        (("--max-hours", "-1"), "max_hours must be positive, got -1.0"),
-        (("--max-hours", "1e-8", *CPU), " on cpu: 2,100 steps; use a GPU"),
-        (("--device", "tpu"), "unknown device 'tpu'"),
-    ],
-)
-def test_wrong_options(
-    run: Run, single: Path, data: Path, tmp_path: Path, options: tuple[str, ...], words: str
-) -> None:
-    assert words in run("tune", single, data, "--out", tmp_path / "tuned", *options).complaint
+WRONG = {
+    "--model tny": "the predictor has no model 'tny'; did you mean tiny?",
+    "--learning-rate fast": "--learning-rate must be one or more numbers, such as 1e-",
+    "--learning-rate 1e-3,1e-3": "learning rates must differ, got [0.001, 0.001]",
+    "--steps 0": "steps must be 1 or more, got 0",
+    "--schedule linear": "schedule must be one of cosine, constant, got 'linear'",
+    "--lora 0": "the rank of LoRA adapters must be 1 or more, got 0",
+    "--choose-by luck": "choose_by must be one of leave-one-domain-out, training-dom",
+    "--protocol erm": "protocol must be one of lp-ft, domainbed, got 'erm'",
+    "--protocol domainbed --lora 4": "lora is only used with the protocol 'lp-ft'",
+    "--draws 3": "draws is only used with the protocol 'domainbed' (--protocol dom",
+    "--max-hours -1": "max_hours must be positive, got -1.0",
+    "--max-hours 1e-8 --device cpu": " on cpu: 2,100 steps; use a GPU",
+    "--device tpu": "unknown device 'tpu'",
+}
+
+
+def test_wrong_options(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
+    for options, words in WRONG.items():
+        given = ("tune", single, data, "--out", tmp_path / "tuned", *options.split())
+        assert words in run(*given).complaint
     assert not list(tmp_path.iterdir())
 
 

@@ -64,23 +64,3 @@ def test_rank_and_evaluate(run: Run, tmp_path: Path) -> None:
     text = run("evaluate", store, "--top-k", "1", "--no-baselines").out
     assert "zero shot" in text
     assert "Zero-shot, from the names of the classes and without training" in text
-
-
-def test_run_reuses_and_repeats(run: Run, data: Path, zoo: Path, tmp_path: Path) -> None:
-    arguments = ("run", data, "--zoo", zoo, "--out", tmp_path / "job", "--no-baselines", "--json")
-    options = ("--device", "cpu", "--top-k", "1", "--class-names", NAMES)
-
-    def reused(*more: str) -> dict[str, bool]:
-        outcome = run(*arguments, *options, *more)
-        assert outcome.code == 0, outcome.err
-        return {each["name"]: each["reused"] for each in outcome.document["stages"]}
-
-    assert not any(reused("--prompt", "a {}.").values())
-    assert all(reused("--prompt", "a {}.").values())
-    again = reused("--prompt", "the {}.")
-    assert not again["extraction"]
-    assert not again["evaluation"]
-    found = FeatureStore(tmp_path / "job" / "store").class_embeddings("clip")
-    assert found is not None
-    assert found.prompts == ("the {}.",)
-    assert "Zero-shot" in (tmp_path / "job" / "report.html").read_text()

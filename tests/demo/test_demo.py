@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-import subprocess
-import sys
 import tomllib
 from collections import Counter
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +26,6 @@ KEYS = (
 FOLDER = zoo_file().parent
 MODELS: list[dict[str, Any]] = tomllib.loads(zoo_file().read_text(encoding="utf-8"))["model"]
 CARD = (FOLDER / "README.md").read_text(encoding="utf-8")
-
-each_model = pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model["name"]))
 
 
 @pytest.fixture(scope="module")
@@ -109,31 +104,6 @@ def test_two_calls_give_the_same_bytes_and_leave_other_files_alone(
         assert (folder / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
 
-def test_domains_differ_more_than_their_samples(folder: Path) -> None:
-    """Mean images differ more between domains than between two halves of a domain."""
-    means, spread = {}, []
-    for domain in DOMAINS:
-        stack = np.stack(
-            [np.asarray(Image.open(p), float) for p in (folder / domain).rglob("*.png")]
-        )
-        means[domain] = stack.mean(axis=0)
-        spread.append(np.abs(stack[::2].mean(axis=0) - stack[1::2].mean(axis=0)).mean())
-    gaps = {
-        (one, other): np.abs(means[one] - means[other]).mean()
-        for one in DOMAINS
-        for other in DOMAINS
-        if one < other
-    }
-    assert min(gaps.values()) > 1.3 * max(spread), gaps
-
-
-def test_importing_the_demo_loads_nothing_heavy() -> None:
-    check = "import sys, oodzoo.demo; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    heavy = {"numpy", "scipy", "sklearn", "PIL", "onnxruntime", "torch"}
-    assert not heavy & set(done.stdout.split())
-
-
 # --- zoo ------------------------------------------------------------------------------------------
 
 
@@ -150,40 +120,26 @@ def test_the_zoo_is_small_and_complete() -> None:
         assert f"{model['parameters']:,}" in CARD
 
 
-@each_model
-@pytest.mark.parametrize("batch", [1, 5])
-def test_each_model_runs_at_any_batch_size_with_the_stated_outputs(
-    model: dict[str, Any], batch: int
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model["name"]))
+def test_each_model_has_the_stated_outputs_at_any_batch_size(
+    model: dict[str, Any], digits: Digits
 ) -> None:
     session = onnxruntime.InferenceSession(file_of(model), providers=["CPUExecutionProvider"])
     assert [put.name for put in session.get_inputs()] == ["input"]
     assert [put.name for put in session.get_outputs()] == [
         name for name in ("features", "logits") if name in model
     ]
-    images = np.random.default_rng(batch).standard_normal((batch, 3, 32, 32)).astype(np.float32)
-    features, *logits = session.run(None, {"input": images})
-    assert features.shape == (batch, model["feature_dim"])
     assert 32 <= model["feature_dim"] <= 128
-    for output in (features, *logits):
-        assert output.dtype == np.float32
-        assert len(output) == batch
-        assert np.isfinite(output).all()
-
-
-def test_features_do_not_depend_on_the_batch(digits: Digits) -> None:
-    for model in MODELS:
-        together = model_features(model, FOLDER, digits.pixels[:7])
-        alone = model_features(model, FOLDER, digits.pixels[3:4])
-        np.testing.assert_allclose(together[3:4], alone, rtol=1e-3, atol=1e-4)
-
-
-def test_no_two_models_share_weights(digits: Digits) -> None:
-    """No two models have features that agree up to scale, order or sign."""
-    seen = [model_features(model, FOLDER, digits.pixels[::30]) for model in MODELS]
-    units = [(x - x.mean(axis=0)) / (x.std(axis=0) + 1e-12) / np.sqrt(len(x)) for x in seen]
-    for (i, one), (j, other) in combinations(enumerate(units), 2):
-        alike = np.abs(one.T @ other).max(axis=1)  # best match of every feature
-        assert alike.mean() < 0.97, (MODELS[i]["name"], MODELS[j]["name"])
+    for batch in (1, 5):
+        images = np.random.default_rng(batch).standard_normal((batch, 3, 32, 32))
+        features, *logits = session.run(None, {"input": images.astype(np.float32)})
+        assert features.shape == (batch, model["feature_dim"])
+        for output in (features, *logits):
+            assert (output.dtype, len(output)) == (np.float32, batch)
+            assert np.isfinite(output).all()
+    together = model_features(model, FOLDER, digits.pixels[:7])
+    alone = model_features(model, FOLDER, digits.pixels[3:4])
+    np.testing.assert_allclose(together[3:4], alone, rtol=1e-3, atol=1e-4)
 
 
 def test_the_card_states_the_measured_accuracies(digits: Digits, probed: dict[str, Probed]) -> None:
@@ -217,32 +173,3 @@ def test_zoo_file_and_card_agree_with_their_generator(
         return [line for line in lines if line.removeprefix("| ").split(" |")[0] not in names]
 
     assert without_accuracies(tmp_path) == without_accuracies(FOLDER)
-
-
-def test_accuracies_are_spread_out_and_differ_between_domains(probed: dict[str, Probed]) -> None:
-    models = list(probed.values())
-    means = sorted(row.mean for row in models)
-    assert means[-1] >= stated_accuracies("raw pixels")[-1] + 10
-    assert means[-1] - means[0] >= 40
-    # at least three models in every third of the range
-    thirds = np.linspace(means[0], means[-1], 4)
-    assert (np.histogram(means, thirds)[0] >= 3).all(), means
-    best = set()
-    for domain in models[0].domains:
-        order = sorted(models, key=lambda row: -row.domains[domain])
-        assert order[0].domains[domain] > 75, domain
-        assert order[-1].domains[domain] < 50, domain
-        best.add(tuple(row.name for row in order[:5]))
-    assert len(best) > 1
-
-
-def test_accuracy_follows_the_pretraining(probed: dict[str, Probed]) -> None:
-    def mean(name: str) -> float:
-        return probed[name].mean
-
-    assert mean("resnet_glyphs_augmented") > mean("cnn_letters_pose") + 10
-    assert mean("convnext_letters_augmented") > mean("cnn_letters") + 10
-    assert mean("cnn_letters_pose") > mean("cnn_letters")
-    untrained = max(mean("separable_random"), mean("mixer_random"))
-    trained = [mean(m["name"]) for m in MODELS if not m["name"].endswith("_random")]
-    assert sum(one > untrained for one in trained) >= len(trained) - 2

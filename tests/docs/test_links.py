@@ -33,8 +33,3 @@ def test_links(name: str) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
-
-
-def test_readme_has_relative_links() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(re.findall(r"\]\(docs/[^()\s]+\)", text)) > 10

@@ -56,9 +56,6 @@ def test_names_of_functions_are_upright_and_apart() -> None:
     assert leaves(r"2 \operatorname{tr} A") == ["2", " ", "tr", " ", "A"]
     assert leaves(r"\max_c a") == ["max", "c", " ", "a"]
     assert "<mo>softmax" not in mathml(r"\operatorname{softmax}(x)")
-
-
-def test_large_brackets() -> None:
     assert leaves(r"\Bigl\{a\Bigr\}") == ["{", "a", "}"]
     assert leaves(r"\bigl\|a\bigr\|") == ["‖", "a", "‖"]
 
@@ -67,10 +64,7 @@ def test_rows_without_an_environment() -> None:
     root = ElementTree.fromstring(mathml("a &= b \\\\ c &= d", "block"))
     assert len(list(root.iter(NAMESPACE + "mtr"))) == 2
     assert "&amp;" not in re.sub("<annotation.*", "", mathml("a &= b \\\\ c &= d"))
-
-
-def test_the_source_is_kept() -> None:
-    root = ElementTree.fromstring(mathml(r"a < b"))
+    root = ElementTree.fromstring(mathml(r"a < b"))  # the source is kept
     (source,) = root.iter(NAMESPACE + "annotation")
     assert source.text == "a < b"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cluster.data import nothing_but_timings_differs, write_zoo
-from tests.docs.pages import DOCS, Command, File, run_page, steps
+from tests.docs.pages import DOCS, File, run_page, steps
 from tests.fixtures import MODELS
 
 import oodzoo
@@ -114,14 +114,3 @@ def test_quickstart(tmp_path: Path) -> None:
     assert models[0] == models[1]
     assert lines[-1] == expected[-1]
     assert lines[-2].endswith(" % on unseen domains")
-
-
-def test_a_page_is_read_as_files_and_commands() -> None:
-    export, script, predict = steps("howto/deploy-onnx.md")
-    assert isinstance(script, File)
-    assert script.name == "predict.py"
-    assert script.text.startswith("import json\n")
-    assert isinstance(export, Command)
-    assert export.line == "oodzoo export job/model digits.onnx --raw"
-    assert export.output.startswith("digits.onnx\ninput image: uint8")
-    assert isinstance(predict, Command)

@@ -19,8 +19,6 @@ from tests.evaluation.data import task_zoo, zoo
 from tests.fixtures import draw_digits
 
 Run = Callable[..., Any]
-Document = Callable[..., Any]
-
 WRITTEN = Path(__file__).parent
 MEASURED = (
     *("seconds", "milliseconds", "ms", "started", "ended", "time", "version", "versions"),

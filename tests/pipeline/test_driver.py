@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import linked
 from tests.events.heard import Heard
 from tests.fixtures import draw_digits
 
@@ -18,7 +17,6 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import locked
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo import write_digits
-from oodzoo.events import Listener
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.pipeline import RunConfig
 from oodzoo.report.record import Example, Run, read_run
@@ -27,16 +25,7 @@ from oodzoo.store.sync import sync_store
 from oodzoo.zoo import ModelSpec, load_zoo
 
 NAMES = ("separable_glyphs_colour", "separable_shapes", "mlp_glyphs_augmented", "mixer_random")
-COMMAND = (sys.executable, "-c", "from oodzoo.cli import main; main()")
-STAGES = [
-    "extraction",
-    "leaks",
-    "ranking",
-    "selection",
-    "evaluation",
-    "predictor",
-    "testbed",
-]
+STAGES = ["extraction", "leaks", "ranking", "selection", "evaluation", "predictor", "testbed"]
 
 
 @pytest.fixture(scope="module")
@@ -58,64 +47,93 @@ def config(**changed: Any) -> RunConfig:
     return RunConfig(extraction=ExtractionConfig(device="cpu"), **options)
 
 
+class Watching(Heard):
+    """Keeps the page as it is at the start of each stage."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.pages: dict[str, str] = {}
+
+    def start(self, stage: str, **facts: Any) -> None:
+        super().start(stage, **facts)
+        page = self.folder / "report.html"
+        self.pages[stage] = page.read_text() if page.exists() else ""
+
+
 @pytest.fixture(scope="module")
-def heard() -> Heard:
+def heard(
+    digits: ImageDomains, zoo: list[ModelSpec], tmp_path_factory: pytest.TempPathFactory
+) -> Watching:
     """The events of the first run."""
-    return Heard()
+    found = Watching(tmp_path_factory.mktemp("job") / "run")
+    oodzoo.run(digits, zoo[:3], found.folder, config=config(), listener=found)
+    return found
 
 
 @pytest.fixture(scope="module")
-def done(
-    digits: ImageDomains,
-    zoo: list[ModelSpec],
-    tmp_path_factory: pytest.TempPathFactory,
-    heard: Heard,
-) -> Path:
-    folder = tmp_path_factory.mktemp("job") / "run"
-    oodzoo.run(digits, zoo[:3], folder, config=config(), listener=heard)
-    return folder
+def done(heard: Watching) -> Path:
+    """The folder of the first run. Tests must not change it."""
+    return heard.folder
 
 
 @pytest.fixture
 def job(done: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(done, tmp_path / "run"))
+    return linked(done, tmp_path / "run")
 
 
 def reused(folder: Path) -> dict[str, bool]:
     return {stage.name: stage.reused for stage in read_run(folder).stages}
 
 
-def test_every_stage_is_recorded(done: Path) -> None:
+def test_every_stage_is_recorded(done: Path, digits: ImageDomains) -> None:
     run = read_run(done)
     assert reused(done) == dict.fromkeys(STAGES, False)
     assert run.ranking
     assert run.selection
     assert run.evaluation
     assert run.predictor
+    assert run.data
+    assert run.leaks
+    assert run.testbed
     assert [row.rank for row in run.ranking.rows] == [1, 2, 3]
     assert set(run.selection.models) == {row.model for row in run.ranking.rows}
     recommended = run.evaluation.recommended
     assert run.predictor.choice == recommended.choice
     assert set(run.predictor.models) == set(recommended.models)
     assert run.to_dict()["recommended"] == recommended.to_dict()
-    predictor = oodzoo.load(done)  # the folder of the run stands for it, and for the store
-    assert oodzoo.FeatureStore(f"{done}/").path == done / "store"
-    assert predictor.provenance.accuracy == recommended.average
     for row in run.evaluation.rows.values():
         by_domain = row.measure("accuracy")
         assert set(by_domain) == {"chalk", "paper", "pencil"}
         assert row.average == pytest.approx(np.mean(list(by_domain.values())))
     assert all(0 < ratio <= 1 for ratio in run.evaluation.feature_ratio.values())
-    assert run.data
-    assert run.data.images == 240
-    assert run.leaks
-    assert run.leaks.images == 240
-    assert run.testbed
+    assert (run.data.images, run.leaks.images) == (240, 240)
     assert set(run.testbed.accuracy) == set(NAMES[:3])
-    assert (done / "report.html").read_text().startswith("<!doctype html>")
+    # examples are images of the run, one of each class
+    used = {(s.domain, Example(s.path, s.label)) for s in digits}
+    named = {(domain, image) for domain, some in run.data.examples.items() for image in some}
+    assert named <= used
+    for some in run.data.examples.values():
+        assert len({image.label for image in some}) == 10
 
 
-def test_the_events_of_a_run(done: Path, heard: Heard) -> None:
+def test_the_predictor_of_a_run(done: Path, digits: ImageDomains, tmp_path: Path) -> None:
+    assert oodzoo.FeatureStore(f"{done}/").path == done / "store"
+    predictor = oodzoo.load(done)  # the folder of the run stands for it, and for the store
+    recommended = read_run(done).to_dict()["evaluation"]["recommended"]
+    assert predictor.provenance.accuracy == recommended["average"]
+    assert set(predictor.provenance.scores or {}) == set(NAMES[:3])
+    card = (done / "model" / "README.md").read_text()
+    assert f"- Name: `{digits.short_name}`\n" in card
+    for domain, accuracy in recommended["domains"].items():
+        assert f"| `{domain}` | {accuracy:.1f} |" in card
+    elsewhere = shutil.copytree(done / "model", tmp_path / "elsewhere")
+    samples = list(digits)[::8]
+    images = [Path(digits.name) / sample.path for sample in samples]
+    assert oodzoo.load(elsewhere).score(images, [sample.label for sample in samples]) > 0.8
+
+
+def test_the_events_of_a_run(done: Path, heard: Watching) -> None:
     inner = [pair for stage in STAGES for pair in ((stage, "start"), (stage, "done"))]
     assert heard.outline() == [("run", "start"), *inner, ("run", "done")]
     starts = dict(heard.of("start"))
@@ -133,31 +151,25 @@ def test_the_events_of_a_run(done: Path, heard: Heard) -> None:
     ends = dict(heard.of("end"))
     assert [ends[stage]["seconds"] for stage in STAGES] == [s.seconds for s in run.stages]
     assert ends["run"]["result"].to_dict() == run.to_dict()
+    # the page is there from the ranking on
+    assert not heard.pages["ranking"]
+    assert "The run has not finished" in heard.pages["evaluation"]
+    page = (done / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert "The run has not finished" not in page
 
 
-def test_the_report_is_there_from_the_ranking_on(
-    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+def test_the_same_again_does_nothing(
+    job: Path, digits: ImageDomains, zoo: list[ModelSpec], heard: Watching
 ) -> None:
-    pages: dict[str, str] = {}
-
-    class Reader(Listener):
-        def start(self, stage: str, **facts: Any) -> None:
-            page = tmp_path / "job" / "report.html"
-            pages[stage] = page.read_text() if page.exists() else ""
-
-    oodzoo.run(digits, zoo[:2], tmp_path / "job", config=config(testbed=False), listener=Reader())
-    final = (tmp_path / "job" / "report.html").read_text()
-    assert not pages["ranking"]
-    assert "The run has not finished" in pages["evaluation"]
-    assert "The run has not finished" not in final
-    assert "testbed" not in pages
-
-
-def test_the_events_of_a_run_that_is_reused(
-    job: Path, digits: ImageDomains, zoo: list[ModelSpec], heard: Heard
-) -> None:
-    again = Heard()
+    before, again = read_run(job).to_dict(), Heard()
+    (job / "model" / "README.md").unlink()
+    (job / "model" / "README.md").write_text("an edited model card")
     oodzoo.run(digits, zoo[:3], job, config=config(), listener=again)
+    after = read_run(job).to_dict()
+    assert reused(job) == dict.fromkeys(STAGES, True)
+    assert {name: after[name] for name in STAGES} == {name: before[name] for name in STAGES}
+    assert [s["seconds"] for s in after["stages"]] == [s["seconds"] for s in before["stages"]]
     inner = [pair for stage in STAGES for pair in ((stage, "start"), (stage, "reused"))]
     assert again.outline() == [("run", "start"), *inner, ("run", "done")]
     assert again.metrics("evaluation") == heard.metrics("evaluation")
@@ -184,46 +196,6 @@ def test_a_run_that_fails_says_where_and_why(
     oodzoo.run(digits, zoo[:3], job, config=config(seed=1))
     assert reused(job)["ranking"]
     assert not reused(job)["evaluation"]
-
-
-def test_the_record_names_images_of_the_run(done: Path, digits: ImageDomains) -> None:
-    data = read_run(done).data
-    assert data is not None
-    used = {(s.domain, Example(s.path, s.label)) for s in digits}
-    named = {(domain, image) for domain, some in data.examples.items() for image in some}
-    assert named <= used
-    for some in data.examples.values():
-        assert len({image.label for image in some}) == 10
-
-
-def test_the_same_again_does_nothing(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
-    before = read_run(job).to_dict()
-    (job / "model" / "README.md").write_text("an edited model card")
-    oodzoo.run(digits, zoo[:3], job, config=config())
-    after = read_run(job).to_dict()
-    assert reused(job) == dict.fromkeys(STAGES, True)
-    assert {name: after[name] for name in STAGES} == {name: before[name] for name in STAGES}
-    assert [s["seconds"] for s in after["stages"]] == [s["seconds"] for s in before["stages"]]
-
-
-def test_a_domain_with_an_accent_is_not_extracted_again(
-    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
-) -> None:
-    folder = tmp_path / "data"
-    shutil.copytree(Path(digits.name), folder, ignore=shutil.ignore_patterns("pencil"))
-    (folder / "chalk").rename(folder / "café")
-    data = ImageDomains(folder).sample(80)
-    for _ in range(2):
-        oodzoo.run(data, zoo[:2], tmp_path / "run", config=config(baselines=False))
-    assert reused(tmp_path / "run")["extraction"]
-
-
-def test_another_choice_repeats_what_depends_on_it(
-    job: Path, digits: ImageDomains, zoo: list[ModelSpec]
-) -> None:
-    oodzoo.run(digits, zoo[:3], job, config=config(baselines=False))
-    # The same is recommended, so that the predictor is the same.
-    assert [name for name, was in reused(job).items() if not was] == ["evaluation"]
 
 
 def test_constraints_hold_in_every_stage(
@@ -263,87 +235,24 @@ def test_another_model_is_added(job: Path, digits: ImageDomains, zoo: list[Model
     assert {path: path.stat().st_mtime_ns for path in shards} == shards
 
 
-@pytest.mark.parametrize("what", ["model", "store"])
+@pytest.mark.parametrize("what", ["model", "store", "shard"])
 def test_what_was_lost_is_made_again(
     job: Path, digits: ImageDomains, zoo: list[ModelSpec], what: str
 ) -> None:
-    shutil.rmtree(job / what)
+    if what == "shard":
+        next(model_folder(job / "store", NAMES[1]).glob("*.features.*.npy")).unlink()
+    else:
+        shutil.rmtree(job / what)
     oodzoo.run(digits, zoo[:3], job, config=config())
-    assert not reused(job)["extraction" if what == "store" else "predictor"]
+    assert not reused(job)["predictor" if what == "model" else "extraction"]
     assert reused(job)["evaluation"]
+    assert oodzoo.FeatureStore(job / "store").is_complete()
     assert oodzoo.load(job / "model").classes_.tolist() == list(digits.classes)
-
-
-def test_the_predictor_works_when_all_else_has_gone(
-    job: Path, digits: ImageDomains, tmp_path: Path
-) -> None:
-    moved = shutil.move(job / "model", tmp_path / "elsewhere")
-    shutil.rmtree(job)
-    samples = list(digits)[::8]
-    right = oodzoo.load(moved).score(
-        [Path(digits.name) / s.path for s in samples], [s.label for s in samples]
-    )
-    assert right > 0.8
-
-
-def test_two_domains_have_no_evaluation(
-    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
-) -> None:
-    folder = tmp_path / "two"
-    shutil.copytree(Path(digits.name), folder, ignore=shutil.ignore_patterns("pencil"))
-    run = oodzoo.run(
-        ImageDomains(folder).sample(120),
-        zoo[:2],
-        tmp_path / "run",
-        config=config(baselines=False),
-    )
-    assert [stage.name for stage in run.stages] == [
-        "extraction",
-        "leaks",
-        "ranking",
-        "selection",
-        "predictor",
-    ]
-    assert (tmp_path / "run" / "report.html").is_file()
 
 
 def test_two_runs_at_once(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     with locked(job), pytest.raises(InputError, match="being written by another process"):
         oodzoo.run(digits, zoo, job)
-
-
-def test_only_models_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
-    """With one model of three there is no order to judge, and the others have no part."""
-    with pytest.warns(UserWarning, match="only 1 model available"):
-        run = oodzoo.run(digits, zoo[:1], job, config=config())
-    assert run.ranking
-    assert run.predictor
-    assert [row.model for row in run.ranking.rows] == [NAMES[0]]
-    assert run.predictor.models == (NAMES[0],)
-    assert run.testbed is None
-    assert (job / "report.html").is_file()
-
-
-def test_lost_shards_are_made_again(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
-    next(model_folder(job / "store", NAMES[1]).glob("*.features.*.npy")).unlink()
-    oodzoo.run(digits, zoo[:3], job, config=config())
-    assert not reused(job)["extraction"]
-    assert oodzoo.FeatureStore(job / "store").is_complete()
-
-
-def test_the_predictor_knows_the_scores(done: Path) -> None:
-    document = json.loads((done / "model" / "predictor.json").read_text())
-    assert set(document["provenance"]["scores"]) == set(NAMES[:3])
-
-
-def test_the_model_card_names_the_data_and_states_each_accuracy(
-    done: Path, digits: ImageDomains
-) -> None:
-    card = (done / "model" / "README.md").read_text()
-    assert f"- Name: `{digits.short_name}`\n" in card
-    measured = read_run(done).to_dict()["evaluation"]["recommended"]["domains"]
-    for domain, accuracy in measured.items():
-        assert f"| `{domain}` | {accuracy:.1f} |" in card
 
 
 def test_a_domain_that_cannot_be_read_is_left_out(
@@ -359,27 +268,14 @@ def test_a_domain_that_cannot_be_read_is_left_out(
         run = oodzoo.run(
             folder, zoo[:3], tmp_path / "run", config=config(testbed=False), listener=heard
         )
-    assert run.evaluation is None
-    assert run.testbed is None
+    assert (run.evaluation, run.testbed) == (None, None)
+    stages = ["extraction", "leaks", "ranking", "selection", "predictor"]
+    assert [stage.name for stage in run.stages] == stages
     assert run.data
     assert run.data.skipped == 2
+    assert (tmp_path / "run" / "report.html").is_file()
     [skipped] = [facts for _, facts in heard.of("end") if facts["status"] == "skipped"]
     assert skipped["reason"].startswith("it needs at least three domains")
-
-
-def test_the_store_is_opened_once(
-    job: Path, digits: ImageDomains, zoo: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = []
-    original = oodzoo.FeatureStore.__init__
-
-    def init(self: oodzoo.FeatureStore, path: Path) -> None:
-        opened.append(path)
-        original(self, path)
-
-    monkeypatch.setattr(oodzoo.FeatureStore, "__init__", init)
-    oodzoo.run(digits, zoo[:3], job, config=config(score="accuracy"))
-    assert opened == [job / "store"]
 
 
 @pytest.mark.parametrize("name", ["report.html", "thesis.tex", "model", "run.json"])
@@ -391,16 +287,6 @@ def test_a_folder_with_other_files_is_rejected(
         oodzoo.run(digits, zoo, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "{}"
-
-
-def test_nothing_is_written_if_there_is_no_cluster(
-    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
-) -> None:
-    pytest.importorskip("ray")
-    config = RunConfig(engine="ray", address="head")
-    with pytest.raises(InputError, match="must be HOST:PORT or auto, got 'head'"):
-        oodzoo.run(digits, zoo, tmp_path / "job", config=config)
-    assert not (tmp_path / "job").exists()
 
 
 def test_a_folder_inside_the_data_is_rejected(
@@ -470,7 +356,8 @@ def test_a_target_that_cannot_be_used_is_rejected_first(
 
 
 def test_a_run_with_a_race_records_what_it_drops(digits: ImageDomains, tmp_path: Path) -> None:
-    specs, settings = load_zoo("demo")[::3], {"race": True, "baselines": False}
+    specs = load_zoo("demo")[::3]
+    settings = {"race": True, "baselines": False, "testbed": False, "top_k": 1}
     run = oodzoo.run(digits, specs, tmp_path / "run", config=config(**settings))
     assert run.extraction is not None
     assert run.ranking is not None
@@ -485,7 +372,10 @@ def test_a_run_with_a_race_records_what_it_drops(digits: ImageDomains, tmp_path:
     oodzoo.run(digits, specs, tmp_path / "run", config=config(**settings))
     assert reused(tmp_path / "run")["extraction"]
     everything = oodzoo.run(
-        digits, specs, tmp_path / "run", config=config(budget="10h", baselines=False)
+        digits,
+        specs,
+        tmp_path / "run",
+        config=config(**settings | {"race": False, "budget": "10h"}),
     )
     assert everything.extraction is not None
     assert not reused(tmp_path / "run")["extraction"]

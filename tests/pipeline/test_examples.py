@@ -79,9 +79,6 @@ def test_images_in_memory_are_embedded_as_small_copies() -> None:
         with Image.open(io.BytesIO(read_bytes(file))) as image:
             assert image.size == (144, 96)
             assert image.getpixel((5, 5)) == (40 * int(name),) * 3
-
-
-def test_an_unreadable_image_in_memory_is_left_out() -> None:
     assert stored_file(ObjectImage(Large(), 4, "4")) is None
 
 

@@ -1,4 +1,4 @@
-"""Stages that are reused, computed again, or were never reached, and their events."""
+"""The record of a run: stages that are reused, computed again or not reached; their events."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 from tests.events.heard import Heard
 
+from oodzoo.core.errors import InputError
 from oodzoo.events import Events, Listener, Stage
 from oodzoo.pipeline.stages import Recorder, Stages
-from oodzoo.report.record import NAME, PredictorSummary, read_run
+from oodzoo.report import record
+from oodzoo.report.record import NAME, DataSummary, PredictorSummary, read_run
+
+MADE = PredictorSummary("model", ("net",), "digest")
 
 
 def counted(calls: list[str], name: str) -> Callable[[Listener], PredictorSummary]:
@@ -23,9 +27,8 @@ def counted(calls: list[str], name: str) -> Callable[[Listener], PredictorSummar
             with Stage(stage.events, "ranking") as inner:
                 inner.progress(1, 1)
                 inner.finish(None, {"net/score": 0.5})
-            made = PredictorSummary("model", ("net",), "digest")
-            stage.finish(made, {"accuracy": 90.0})
-        return made
+            stage.finish(MADE, {"accuracy": 90.0})
+        return MADE
 
     return compute
 
@@ -43,6 +46,7 @@ def started(folder: Path, *listeners: Listener) -> tuple[Recorder, Stages]:
 def run(
     folder: Path, calls: list[str], inputs: Sequence[object], *listeners: Listener
 ) -> list[bool]:
+    """Run two stages with these inputs; say which were reused."""
     recorder, stages = started(folder, *listeners)
     for name, given in zip(("predictor", "selection"), inputs, strict=False):
         stages.stage(name, given, counted(calls, name))
@@ -52,8 +56,6 @@ def run(
 @pytest.fixture(autouse=True)
 def plain_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two stages with the same simple type, so that no data are needed."""
-    from oodzoo.report import record
-
     monkeypatch.setitem(record.PARTS, "selection", record.PARTS["predictor"])
 
 
@@ -64,9 +66,22 @@ def test_a_stage_with_the_same_inputs_is_reused(tmp_path: Path) -> None:
     assert calls == ["predictor", "selection"]
     assert run(tmp_path, calls, [1, {"a": 3}]) == [True, False]
     found = read_run(tmp_path)
-    assert found.predictor == PredictorSummary("model", ("net",), "digest")
+    assert found.predictor == MADE
     assert [stage.reused for stage in found.stages] == [True, False]
     assert all(stage.seconds >= 0 for stage in found.stages)
+    # later stages stay when an early one changes and the run stops
+    _, stages = started(tmp_path)
+    stages.stage("predictor", "other", counted(calls, "predictor"))
+    assert run(tmp_path, calls, ["other", {"a": 3}]) == [True, True]
+    # files that are gone
+    recorder, stages = started(tmp_path)
+    stages.stage("predictor", "other", counted([], "predictor"), valid=lambda result: False)
+    assert not recorder.finish().stages[0].reused
+    # a finished run drops stages of earlier runs
+    run(tmp_path, calls, [1])
+    document = json.loads((tmp_path / NAME).read_text())
+    assert [stage["name"] for stage in document["stages"]] == ["predictor"]
+    assert "selection" not in document
 
 
 def test_a_run_that_was_stopped_is_resumed(tmp_path: Path) -> None:
@@ -79,34 +94,8 @@ def test_a_run_that_was_stopped_is_resumed(tmp_path: Path) -> None:
     assert calls == ["predictor", "selection"]
 
 
-def test_later_stages_stay_when_an_early_one_changes_and_the_run_stops(tmp_path: Path) -> None:
-    calls: list[str] = []
-    run(tmp_path, calls, [1, 2])
-    _, stages = started(tmp_path)
-    stages.stage("predictor", "other", counted(calls, "predictor"))
-    assert run(tmp_path, calls, ["other", 2]) == [True, True]
-
-
-def test_a_finished_run_drops_stages_of_earlier_runs(tmp_path: Path) -> None:
-    calls: list[str] = []
-    run(tmp_path, calls, [1, 2])
-    run(tmp_path, calls, [1])
-    document = json.loads((tmp_path / NAME).read_text())
-    assert [stage["name"] for stage in document["stages"]] == ["predictor"]
-    assert "selection" not in document
-
-
-def test_a_stage_whose_files_are_gone_is_computed_again(tmp_path: Path) -> None:
-    calls: list[str] = []
-    run(tmp_path, calls, [1, 2])
-    recorder, stages = started(tmp_path)
-    stages.stage("predictor", 1, counted(calls, "predictor"), valid=lambda result: False)
-    assert calls == ["predictor", "selection", "predictor"]
-    assert not recorder.finish().stages[0].reused
-
-
-def test_a_stage_that_is_computed_emits_its_own_events_but_one_end(tmp_path: Path) -> None:
-    heard = Heard()
+def test_events_of_a_stage(tmp_path: Path) -> None:
+    heard, again = Heard(), Heard()
     _, stages = started(tmp_path, heard)
     result = stages.stage("predictor", 1, counted([], "predictor"), artifact=tmp_path / "model")
     assert {stage for _, stage, _ in heard.events} == {"predictor"}
@@ -114,47 +103,70 @@ def test_a_stage_that_is_computed_emits_its_own_events_but_one_end(tmp_path: Pat
     assert kinds == ["start", "progress", "metric", "artifact", "end"]
     assert heard.of("start") == [("predictor", {"models": ["net"]})]
     [(_, end)] = heard.of("end")
-    assert (end["status"], end["result"]) == ("done", result)
-    assert end["inputs"] == read_run(tmp_path).stages[0].inputs
+    first = read_run(tmp_path).stages[0]
+    assert (end["status"], end["result"], end["inputs"]) == ("done", result, first.inputs)
+    run(tmp_path, [], [1], again)
+    assert again.outline() == [("predictor", "start"), ("predictor", "reused")]
+    [(_, end)] = again.of("end")
+    assert end["seconds"] == read_run(tmp_path).stages[0].seconds == first.seconds > 0
+    assert end["result"] == MADE
 
 
-def test_a_reused_stage_says_so_with_the_seconds_of_the_first_time(tmp_path: Path) -> None:
-    run(tmp_path, [], [1])
-    first = read_run(tmp_path).stages[0].seconds
+def test_stages_that_fail_or_are_skipped_say_why_and_are_not_recorded(tmp_path: Path) -> None:
     heard = Heard()
-    run(tmp_path, [], [1], heard)
-    assert heard.outline() == [("predictor", "start"), ("predictor", "reused")]
-    [(_, end)] = heard.of("end")
-    assert end["seconds"] == read_run(tmp_path).stages[0].seconds == first > 0
-    assert end["result"] == PredictorSummary("model", ("net",), "digest")
-
-
-def test_a_stage_that_fails_says_why_and_is_not_recorded(tmp_path: Path) -> None:
-    heard = Heard()
-    _, stages = started(tmp_path, heard)
-    with pytest.raises(RuntimeError):
-        stages.stage("selection", 2, failing)
-    assert heard.outline() == [("selection", "start"), ("selection", "failed")]
-    assert heard.of("end")[0][1]["error"] == "stopped here"
-    assert not (tmp_path / NAME).exists()
-
-
-def test_a_stage_that_fails_before_it_starts_does_not_end(tmp_path: Path) -> None:
-    heard = Heard()
-    _, stages = started(tmp_path, heard)
+    recorder, stages = started(tmp_path, heard)
 
     def refuse(listener: Listener) -> Any:
         raise ValueError("no images")
 
-    with pytest.raises(ValueError, match="no images"):
+    with pytest.raises(ValueError, match="no images"):  # before it starts: it does not end
         stages.stage("selection", 2, refuse)
     assert heard.events == []
-
-
-def test_a_skipped_stage_ends_with_the_reason(tmp_path: Path) -> None:
-    heard = Heard()
-    recorder, stages = started(tmp_path, heard)
+    with pytest.raises(RuntimeError):
+        stages.stage("selection", 2, failing)
     stages.skip("testbed", "two models")
-    assert heard.outline() == [("testbed", "skipped")]
-    assert heard.of("end")[0][1]["reason"] == "two models"
+    assert heard.outline() == [
+        *(("selection", "start"), ("selection", "failed")),
+        ("testbed", "skipped"),
+    ]
+    failed, skipped = (facts for _, facts in heard.of("end"))
+    assert (failed["error"], skipped["reason"]) == ("stopped here", "two models")
+    recorder.end("run", status="done", seconds=3.0, result=None)
+    assert not (tmp_path / NAME).exists()
     assert recorder.finish().stages == ()
+
+
+def test_the_record_is_written_when_a_stage_ends(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, "oodzoo run", {"seed": 3})
+    recorder.add("data", DataSummary("photos", "f", 2, ("a",), {"x": {"a": 2}}))
+    recorder.end("predictor", status="done", seconds=2.5, result=MADE, inputs="key")
+    found = read_run(tmp_path)
+    assert found.predictor == MADE
+    assert found.data
+    assert found.data.path == "photos"
+    assert found.stages == (record.Stage("predictor", 2.5, False, "key"),)
+    assert found.settings == {"seed": 3}
+    assert found.versions["oodzoo"]
+
+
+def test_a_record_that_cannot_be_written_is_an_input_error(tmp_path: Path) -> None:
+    """Not a warning: a run without a record cannot be resumed."""
+    recorder = Recorder(tmp_path / "run", "oodzoo run", {})
+    (tmp_path / "run").write_text("a file")
+    events = Events([recorder])
+    with pytest.raises(InputError, match="cannot write"):
+        events.end("predictor", status="done", seconds=2.5, result=MADE, inputs="key")
+
+
+@pytest.mark.parametrize("content", ['{"schema": 1, "stages": []}', "{", "[]", "digit"])
+def test_a_record_that_is_damaged_or_of_another_schema_is_started_anew(
+    tmp_path: Path, content: str
+) -> None:
+    if content == "digit":
+        Recorder(tmp_path, "oodzoo run", {"seed": 5}).finish()
+        content = (tmp_path / NAME).read_text().replace('"seed": 5', '"seed": 7')
+    (tmp_path / NAME).write_text(content)
+    recorder = Recorder(tmp_path, "oodzoo run", {})
+    assert recorder.earlier == {}
+    recorder.finish()
+    assert read_run(tmp_path).command == "oodzoo run"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
@@ -14,8 +13,6 @@ from oodzoo.report.chart import (
     Scale,
     axis_above,
     covering,
-    edge_note,
-    mark,
     percent,
     shortened,
     text_width,
@@ -23,33 +20,8 @@ from oodzoo.report.chart import (
 from oodzoo.report.page import render
 
 
-def test_a_drawing_is_labelled_xml() -> None:
-    drawing = Drawing(10, 20, "Title <1>", 'a "b" & c')
-    with drawing.group("row"):
-        drawing.rect(1, 2, -3, 4.04, "bar", data_tip="<tip>")
-    drawing.circle(1, 2, 3, "dot")
-    root = ET.fromstring(drawing.render())
-    assert root.attrib["aria-label"] == root.findtext("title") == 'Title <1>. a "b" & c'
-    rect = root.find("g/rect")
-    assert rect is not None
-    assert rect.attrib == {
-        "x": "1", "y": "2", "width": "0", "height": "4", "class": "bar", "data-tip": "<tip>"
-    }  # fmt: skip
-
-
-def test_long_names_are_shortened_and_shown_as_a_tip() -> None:
-    drawing = Drawing(10, 10, "", "")
-    drawing.name(0, 0, "short", 100)
-    drawing.name(0, 0, "a_very_long_name_indeed", 60, end="middle")
-    short, long = ET.fromstring(drawing.render()).findall("text")
-    assert (short.text, short.get("data-tip")) == ("short", None)
-    assert "…" in str(long.text)
-    assert long.get("data-tip") == "a_very_long_name_indeed"
-    assert long.get("text-anchor") == "middle"
-
-
-@pytest.mark.parametrize("text", ["x" * 100, "网络" * 20, "ab", "a", ""])
-@pytest.mark.parametrize("room", [5, 40, 200])
+@pytest.mark.parametrize("text", ["x" * 100, "网络" * 20, "a"])
+@pytest.mark.parametrize("room", [5, 40])
 def test_shortened_names_fit(text: str, room: float) -> None:
     short = shortened(text, room)
     assert len(short) <= max(len(text), 3)
@@ -57,12 +29,9 @@ def test_shortened_names_fit(text: str, room: float) -> None:
         assert text_width(short.replace("…", ""), 12) + 12 * ("…" in short) <= room
 
 
-def test_a_scale_is_linear_and_clips() -> None:
+def test_a_scale_is_linear_and_clips_and_its_ticks_are_round() -> None:
     scale = Scale(0, 10, 100, 200)
     assert [scale(value) for value in (-5, 0, 5, 10, 50)] == [100, 100, 150, 200, 200]
-
-
-def test_ticks_are_round() -> None:
     assert [label for _, label in Scale(0, 1, 0, 100).ticks(6)] == [
         "0.0", "0.2", "0.4", "0.6", "0.8", "1.0"
     ]  # fmt: skip
@@ -94,13 +63,6 @@ def test_percentages_run_between_multiples_of_ten(
     assert (scale.low, scale.high) == ends
 
 
-def test_values_at_the_edge_are_noted() -> None:
-    assert edge_note([-30.0, 50.0], -30) == ""
-    assert edge_note([-30.5, 50.0], -30) == (
-        " Values below \N{MINUS SIGN}30 % are at the edge of the chart."
-    )
-
-
 def test_an_axis_has_only_as_many_labels_as_fit_inside_the_drawing() -> None:
     wide, narrow, both = (Drawing(width, 50, "", "") for width in (400, 400, 100))
     axis_above(wide, Scale(0, 100, 0, 400), 20, 50, most=11)
@@ -111,15 +73,6 @@ def test_an_axis_has_only_as_many_labels_as_fit_inside_the_drawing() -> None:
     places = [float(x) for x in re.findall(r'<text x="([0-9.]+)"', both.render())]
     assert places[0] > 15
     assert places[-1] < 85
-
-
-def test_marks_differ_in_shape() -> None:
-    drawn = set()
-    for shape in ("circle", "triangle", "wedge", "square", "diamond", "star", "line"):
-        drawing = Drawing(10, 10, "", "")
-        mark(drawing, shape, 5, 5, "dot", "tip")
-        drawn.add(drawing.render())
-    assert len(drawn) == 7
 
 
 # --- tables --------------------------------------------------------------------------------------

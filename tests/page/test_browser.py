@@ -156,20 +156,15 @@ def unfold(shown: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-def test_the_answer_is_on_the_first_screen(view: Callable[..., Any], width: int) -> None:
-    shown = view(width=width)
-    assert shown.locator("h1").inner_text() == "Use a pool of heads of 4 models."
-    for part in (".number", ".measured .note", ".meaning"):
-        box = shown.locator(part).bounding_box()
-        assert box["y"] + box["height"] < 900
-    if width > 1000:
-        box = shown.locator(".next").bounding_box()
-        assert box["y"] + box["height"] < 900
-
-
-def test_commands_can_be_copied(view: Callable[..., Any]) -> None:
-    shown = view()
+def test_the_answer_is_on_the_first_screen_and_commands_can_be_copied(
+    view: Callable[..., Any],
+) -> None:
+    for width, parts in ((390, ()), (1280, (".next",))):
+        shown = view(width=width)
+        assert shown.locator("h1").inner_text() == "Use a pool of heads of 4 models."
+        for part in (".number", ".measured .note", ".meaning", *parts):
+            box = shown.locator(part).bounding_box()
+            assert box["y"] + box["height"] < 900
     shown.context.grant_permissions(["clipboard-read", "clipboard-write"])
     button = shown.locator(".next li", has_text="Check it").locator(".copy")
     button.focus()
@@ -177,13 +172,6 @@ def test_commands_can_be_copied(view: Callable[..., Any]) -> None:
     playwright.expect(button).to_have_text("Copied")
     copied = shown.evaluate("navigator.clipboard.readText()")
     assert copied == "oodzoo test model/ LABELLED/ --out test.html"
-
-
-def test_commands_are_whole_on_a_phone(view: Callable[..., Any]) -> None:
-    page = view("27", 390)
-    cut = "all => all.filter(pre => pre.scrollWidth > pre.clientWidth).map(pre => pre.textContent)"
-    assert page.locator("pre").count() > 3
-    assert page.locator("pre").evaluate_all(cut) == []
 
 
 def test_a_domain_is_chosen_by_keyboard(view: Callable[..., Any]) -> None:
@@ -201,9 +189,9 @@ def test_a_domain_is_chosen_by_keyboard(view: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "width"),
     [
-        *itertools.product(RUNS, (1280, 390)),
+        *itertools.product(RUNS, [1280]),
+        *itertools.product(["odd", "alike", "regression", "other", "many", *TESTS], [390]),
         *(("27", 800), ("27", 320), ("test of classes", 1280)),
-        *itertools.product(TESTS, [390]),
     ],
 )
 def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
@@ -219,9 +207,8 @@ def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
 
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
-    [("few", 1280, "light"), ("few", 390, "dark"), ("test of classes", 1280, "light"),
-     ("test of classes", 390, "dark"), ("test of numbers", 390, "dark")],
-)  # fmt: skip
+    [("few", 390, "dark"), ("test of classes", 1280, "light"), ("test of numbers", 390, "dark")],
+)
 def test_axe_finds_nothing(view: Callable[..., Any], name: str, width: int, scheme: str) -> None:
     shown = view(name, width, scheme)
     shown.keyboard.press("Tab")
@@ -245,8 +232,12 @@ def test_labels_of_charts_distinguish_rows(view: Callable[..., Any], width: int)
     assert {f"{best}{score}" for score in ("h_score", "regularized_h_score")} <= set(lanes)
 
 
-def test_no_grid_line_crosses_a_name_on_a_phone(view: Callable[..., Any]) -> None:
-    crossed = view(width=390).evaluate(
+def test_commands_and_names_are_whole_on_a_phone(view: Callable[..., Any]) -> None:
+    shown = view(width=390)
+    cut = "all => all.filter(pre => pre.scrollWidth > pre.clientWidth).map(pre => pre.textContent)"
+    assert shown.locator("pre").count() > 3
+    assert shown.locator("pre").evaluate_all(cut) == []
+    crossed = shown.evaluate(
         """() => [...document.querySelectorAll('.narrow svg')].flatMap((svg) => {
           const lines = [...svg.querySelectorAll('line.zero, line.grid')]
             .map((line) => line.getBoundingClientRect());
@@ -277,20 +268,14 @@ def test_sorting_by_mouse_and_by_keyboard(view: Callable[..., Any]) -> None:
     assert header.get_attribute("aria-sort") is None
     assert column(shown, "ranking", 2) == sorted(column(shown, "ranking", 2))
 
-
-def test_intervals_are_sorted_by_both_ends(view: Callable[..., Any]) -> None:
-    shown = view()
-    header = shown.locator("#table-ranking thead th", has_text="Rank 90 %")
+    header = shown.locator("#table-ranking thead th", has_text="Rank 90 %")  # by both ends
     for reverse in (True, False):
         header.get_by_role("button").click()
         intervals = [tuple(map(int, text.split("–"))) for text in column(shown, "ranking", 3)]
         assert len({low for low, _ in intervals}) < len(intervals)
         assert intervals == sorted(intervals, reverse=reverse)
 
-
-def test_missing_values_are_sorted_last(view: Callable[..., Any]) -> None:
-    shown = view()
-    shown.locator("summary").last.click()
+    shown.locator("summary").last.click()  # missing values are last
     header = shown.locator("#table-score-values thead th", has_text="leep")
     at = 1 + header.evaluate("cell => cell.cellIndex")
     for _ in range(2):
@@ -298,24 +283,16 @@ def test_missing_values_are_sorted_last(view: Callable[..., Any]) -> None:
         assert column(shown, "score-values", at)[-1] == "–"
 
 
-def test_csv_downloads_equal_the_run(view: Callable[..., Any], tmp_path: Path) -> None:
-    ranking = example_run().ranking
-    assert ranking is not None
+def test_csv_files_can_be_downloaded(view: Callable[..., Any], tmp_path: Path) -> None:
     shown = view()
-    links = shown.locator("a.csv")
-    assert links.count() >= 10
+    assert shown.locator("a.csv").count() >= 10
     with shown.expect_download() as download:
         shown.locator("a.csv[download='ranking.csv']").click()
     assert download.value.suggested_filename == "ranking.csv"
-    path = tmp_path / "ranking.csv"
-    download.value.save_as(path)
-    with path.open(encoding="utf-8-sig", newline="") as file:
+    download.value.save_as(tmp_path / "ranking.csv")
+    with (tmp_path / "ranking.csv").open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
-    for row, given in zip(rows, ranking.rows, strict=True):
-        assert row["model"] == given.model
-        assert float(row["evidence"]) == given.evidence
-        interval = (float(row["accuracy_low"]), float(row["accuracy_high"]))
-        assert interval == given.accuracy_interval
+    assert [row["model"] for row in rows] == column(shown, "ranking", 2)
 
 
 def test_dark_mode_follows_the_system_and_the_button(view: Callable[..., Any]) -> None:
@@ -329,7 +306,7 @@ def test_dark_mode_follows_the_system_and_the_button(view: Callable[..., Any]) -
     assert shown.locator("#theme").inner_text() == "Dark"
 
 
-def test_marks_have_tooltips(view: Callable[..., Any]) -> None:
+def test_marks_have_tooltips_and_long_tables_start_collapsed(view: Callable[..., Any]) -> None:
     shown = view()
     mark = shown.locator("#ranking .wide .bar.evidence").last
     mark.scroll_into_view_if_needed()
@@ -342,8 +319,6 @@ def test_marks_have_tooltips(view: Callable[..., Any]) -> None:
     shown.keyboard.press("Escape")
     assert tip.is_hidden()
 
-
-def test_long_tables_start_collapsed(view: Callable[..., Any]) -> None:
     shown = view("many")
     rows = shown.locator("#table-ranking tbody tr:visible")
     assert rows.count() == 30
