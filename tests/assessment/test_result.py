@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.predictor.assessment.result import Promise, promise_of
-from oodzoo.predictor.assessment.testing import Z, metric_interval, wilson
+from oodzoo.predictor.assessment.testing import Z, metric_interval
 from oodzoo.predictor.parts import Provenance
 from oodzoo.tasks import Kind
 from oodzoo.tasks.metrics import metric
@@ -59,18 +56,6 @@ def test_texts(result: oodzoo.TestResult) -> None:
 
 
 # --- intervals -----------------------------------------------------------------------------------
-
-
-@given(n=st.integers(1, 500), share=st.floats(0, 1))
-def test_the_ends_are_as_far_from_the_accuracy_as_the_quantile_says(n: int, share: float) -> None:
-    """Wilson's ends are the accuracies q for which |p - q| is z standard errors of q."""
-    correct = round(share * n)
-    p = correct / n
-    low, high = wilson(correct, n)
-    assert 0 <= low <= p <= high <= 1
-    for end in (low, high):
-        if 0 < end < 1:
-            assert abs(p - end) == pytest.approx(Z * math.sqrt(end * (1 - end) / n), abs=1e-9)
 
 
 def test_the_interval_is_that_of_scipy() -> None:

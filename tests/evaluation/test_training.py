@@ -18,12 +18,6 @@ from oodzoo.linear.heads.domainbed import sweep
 from oodzoo.linear.heads.kinds import fit_head_of
 
 
-def test_a_view_has_the_training_domains_only() -> None:
-    view = TrainingView.without(ArraySource(*zoo()), "d1")
-    assert (view.position, view.n_test) == (1, 30)
-    assert view.source.domains == ("d0", "d2", "d3")
-
-
 def grouped(data: Any) -> list[str | None]:
     """Four groups of each domain, four that occur in all, and a sample without one."""
     numbers = np.random.default_rng(0).integers(0, 8, len(data[1])).tolist()
@@ -69,21 +63,6 @@ def test_groups_are_whole_in_the_choice_of_the_regularisation(trials: int) -> No
         assert not np.allclose(head.weights, fit_head_of("classification", part, 3).weights)
 
 
-def test_standard_error_over_trials() -> None:
-    data = zoo(n_domains=3)
-    one = oodzoo.evaluate(*data, baselines=False)
-    assert one.to_dict()["single"]["error"] is None
-    three = oodzoo.evaluate(*data, baselines=False, trials=3)
-    error = three.to_dict()["single"]["error"]
-    trials = np.array([[m[0] for m in c.measures] for c in three.single.cells.values()])
-    assert trials.shape == (3, 3)
-    assert error["average"] == pytest.approx(trials.mean(axis=0).std() / np.sqrt(3))
-    assert error["domains"]["d2"] == pytest.approx(trials[2].std() / np.sqrt(3))
-    assert error["average"] > 0
-    # the choice does not depend on the trials
-    assert three.selection.cells["d0"].models == one.selection.cells["d0"].models
-
-
 @pytest.mark.parametrize("with_groups", [False, True])
 def test_domainbed_scores_the_in_split_of_the_test_domain(with_groups: bool) -> None:
     features, y, domains = zoo()
@@ -109,20 +88,3 @@ def test_domainbed_scores_the_in_split_of_the_test_domain(with_groups: bool) -> 
     assert list(result.by_rule) == ["training-domain", "leave-one-domain-out", "oracle"]
     assert result.by_rule["leave-one-domain-out"]["selection"] == result.selection
     assert Evaluation.from_dict(result.to_dict()) == result
-
-
-def test_the_rule_can_be_chosen() -> None:
-    options: dict[str, Any] = {"protocol": "domainbed", "trials": 2, "draws": 3, "steps": 20}
-    data = zoo(n=18, n_domains=3)
-    one, other = (
-        oodzoo.evaluate(*data, top_k=1, baselines=False, **options, selection=rule)
-        for rule in ("training-domain", "oracle")
-    )
-    assert one.by_rule == other.by_rule
-    assert one.ensemble == one.by_rule["training-domain"]["ensemble"]
-    assert other.ensemble == other.by_rule["oracle"]["ensemble"]
-    warning = "selected the heads of Single, Ensemble and Selection by labels of the test domain"
-    assert warning in str(other)
-    assert warning not in str(one)
-    with pytest.raises(oodzoo.InputError, match="by the oracle, with labels of the test domains"):
-        oodzoo.fit(*data, recommended=other)

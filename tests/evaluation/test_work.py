@@ -1,51 +1,61 @@
-"""Test domains that other processes judge."""
+"""Heads that other processes compute."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.evaluation.data import stored, zoo
 
 import oodzoo
+from oodzoo.combining import work
 from oodzoo.core.errors import InputError
-from oodzoo.events import Listener
+from oodzoo.extraction.engines.processes import Processes
+from oodzoo.extraction.engines.task import Worker
+from oodzoo.extraction.source import StoreSource
+from oodzoo.store.merge import merge_stores
 
 
-class _Messages(Listener):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.steps: list[tuple[int, int]] = []
+def test_machines_must_see_the_same_store(tmp_path: Path) -> None:
+    source = stored(tmp_path / "a", *zoo(n=6))
+    other = stored(tmp_path / "b", *zoo(n=6, seed=1))
+    engine = Processes(["cpu", "cpu"])
+    import msgspec
 
-    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-        self.lines.append(facts.get("message", ""))
-        self.steps.append((done, total))
+    def shared(store: Path) -> bytes:
+        job = work.describe_store(source, engine)
+        return msgspec.json.encode(msgspec.structs.replace(job, store=str(store)))
 
-
-def test_an_evaluation_in_processes_is_that_of_one(tmp_path: Path) -> None:
-    data = zoo(n=21, n_domains=4)
-    options: dict[str, Any] = {"top_k": (1, 2), "with_target": True, "baselines": ["logme"]}
-    here = oodzoo.evaluate(stored(tmp_path / "here", *data), **options)
-    heard = _Messages()
-    source = stored(tmp_path / "elsewhere", *data)
-    there = oodzoo.evaluate(source, **options, device="cpu,cpu", listener=heard)
-    assert there == here
-    # This process judged nothing itself, and progress never went back.
-    assert not any(line.startswith("test domain") for line in heard.lines)
-    assert any("on 2 workers (processes)" in line for line in heard.lines)
-    done = [step[0] for step in heard.steps]
-    assert done == sorted(done)
-    assert done[-1] == heard.steps[-1][1]
+    assert work.missing_here(shared(source.store.path)) == []
+    (gone,) = work.missing_here(shared(tmp_path / "nowhere"))
+    assert gone.startswith("cannot see the store")
+    (changed,) = work.missing_here(shared(other.store.path))
+    assert changed.startswith("has another store at")
+    with pytest.raises(InputError, match="has changed since the work began"):
+        work.run_task(shared(other.store.path), b"best", Worker())
 
 
-def test_arrays_in_memory_stay_in_this_process() -> None:
-    with pytest.raises(InputError, match="needs a feature store, not arrays in memory"):
-        oodzoo.evaluate(*zoo(n=9), device="cpu,cpu")
+def test_one_failed_task_is_told_when_the_others_are_done(tmp_path: Path) -> None:
+    source = stored(tmp_path, *zoo(n=9))
+    name = source.models[0]
+    for file in (source.store.path / "models" / name).glob("*.npy"):
+        file.write_bytes(file.read_bytes()[:-7])
+    broken = StoreSource(oodzoo.FeatureStore(source.store.path))
+    with pytest.raises(InputError, match=f"the shard .*{name}.* is damaged"):
+        work.compute_heads(broken, Processes(["cpu"]))
 
 
-def test_a_pool_is_fitted_with_heads_of_other_processes(tmp_path: Path) -> None:
-    data = zoo(n=12, n_domains=2)
-    source = stored(tmp_path, *data)
-    with pytest.raises(InputError, match="unknown engine 'dask'; expected one of local, ray"):
-        oodzoo.fit(source.store, choose="pool", engine="dask")
+def test_a_store_at_a_url_needs_processes_that_share_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv("OODZOO_CACHE", str(tmp_path / "cache"))
+    local = stored(tmp_path, *zoo(n=9)).store
+    url = f"memory://{tmp_path.name}/x"
+    merge_stores([local.path, local.path], url)
+    source = StoreSource(oodzoo.FeatureStore(url))
+    assert work.describe_store(source, Processes(["cpu"])).store == url
+    ray = Processes(["cpu"])
+    ray.name = "ray"
+    with pytest.raises(InputError, match=f"the engine ray .* do not share for a store at '{url}'"):
+        work.describe_store(source, ray)

@@ -97,13 +97,6 @@ def test_a_stream_adapts_first(
     np.testing.assert_allclose(probabilities, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("labels", ["0", "1", "2", "01", "12", "012"])
-def test_batches_of_few_classes(adaptive: oodzoo.Predictor, new: list[Path], labels: str) -> None:
-    some = [path for path in new if path.parent.name in labels]
-    plain = adaptive.score(some, truth(some))
-    assert adaptive.adapted(some).score(some, truth(some)) >= plain - 0.1
-
-
 def test_what_cannot_adapt(adaptive: oodzoo.Predictor, new: list[Path], tmp_path: Path) -> None:
     bad = tmp_path / "bad.png"
     bad.write_text("no image")
@@ -123,27 +116,16 @@ def test_what_cannot_adapt(adaptive: oodzoo.Predictor, new: list[Path], tmp_path
 
 def test_saved_and_loaded(adaptive: oodzoo.Predictor, new: list[Path], tmp_path: Path) -> None:
     adapted = adaptive.adapted(new)
-    for saved in (adaptive, adapted, adaptive):  # one replaces the other
+    for saved in (adapted, adaptive):  # one replaces the other
         loaded = oodzoo.load(saved.save(tmp_path / "model"), device="cpu")
         np.testing.assert_array_equal(loaded.predict_proba(new), saved.predict_proba(new))
         assert loaded.provenance.adapted == saved.provenance.adapted
         np.testing.assert_array_equal(loaded.adapted(new).head.bias, adapted.head.bias)
         for part in ("plain", "standardised", "base"):
             assert getattr(loaded.adaptive, part).C == getattr(adaptive.adaptive, part).C
-
-
-def test_a_damaged_adaptive_head(adaptive: oodzoo.Predictor, tmp_path: Path) -> None:
-    folder = adaptive.save(tmp_path / "model")
+    folder = adaptive.save(tmp_path / "damaged")
     head, document = folder / "head.safetensors", folder / "predictor.json"
     whole, text = load_file(head), document.read_text()
-
-    def damage(changes: Any, tensors: dict[str, Any]) -> None:
-        save_file({k: v for k, v in {**whole, **tensors}.items() if v is not None}, head)
-        digest = hashlib.sha256(head.read_bytes()).hexdigest()
-        document.write_text(text)
-        rewrite(document, lambda content: content["files"].update({head.name: digest}))
-        rewrite(document, changes)
-
     scalars = r"an adaptive head must have a C for each of plain.*; fit again"
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (id, {"adaptive.rates": np.zeros((2, 2))}, r"'adaptive.rates' must be \(3, 3\), got \(2"),
@@ -152,6 +134,10 @@ def test_a_damaged_adaptive_head(adaptive: oodzoo.Predictor, tmp_path: Path) -> 
         (lambda content: content["adaptive"].update(noise=-1.0), {}, scalars),
     ]
     for changes, tensors, message in cases:
-        damage(changes, tensors)
+        save_file({k: v for k, v in {**whole, **tensors}.items() if v is not None}, head)
+        digest = hashlib.sha256(head.read_bytes()).hexdigest()
+        document.write_text(text)
+        rewrite(document, lambda content, d=digest: content["files"].update({head.name: d}))  # type: ignore[misc]
+        rewrite(document, changes)
         with pytest.raises(InputError, match=message):
             oodzoo.load(folder)

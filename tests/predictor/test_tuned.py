@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +19,9 @@ from tests.striped import SIZE, require_tuning, striped_predictor, tiny_network,
 
 import oodzoo
 from oodzoo.core.errors import InputError
+from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import StoreSource
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.tuned import (
     extract_models,
     fit_tuned_pool,
@@ -67,55 +66,6 @@ def data(images: Path, tmp_path: Path) -> Path:
 
 def to_tune(data: Any, predictor: oodzoo.Predictor) -> oodzoo.ImageDomains:
     return readable_to_tune(open_to_tune(data, predictor), predictor)
-
-
-def test_the_images_of_the_training(
-    predictor: oodzoo.Predictor, images: Path, tmp_path: Path
-) -> None:
-    """Also as a table, with groups, or of which other columns are left out."""
-    lines = [
-        f"{file},{file.parts[-3]},{file.parts[-2]},{at}"
-        for at, file in enumerate(sorted(images.rglob("*.png")))
-    ]
-    (tmp_path / "table.csv").write_text("path,domain,label,group\n" + "\n".join(lines) + "\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(to_tune(images, predictor)) == 48
-        assert len(to_tune(tmp_path / "table.csv", predictor)) == 48
-        opened = oodzoo.ImageDomains(images)
-        assert to_tune(opened, predictor) is opened
-
-
-def test_other_images_are_reported(predictor: oodzoo.Predictor, data: Path) -> None:
-    down = data / "red" / "down"
-    (down / "0.png").unlink()
-    words = "is not the data that the predictor was trained on: 1 image missing; its models"
-    with pytest.warns(UserWarning, match=words):
-        assert len(to_tune(data, predictor)) == 47
-    (down / "1.png").write_bytes((down / "2.png").read_bytes())
-    for name in ("3.png", "4.png"):
-        shutil.move(down / name, data / "red" / "across" / f"down-{name}")
-    words = "on: 2 images missing, 2 images labelled differently; its models"
-    with pytest.warns(UserWarning, match=words):
-        to_tune(data, predictor)
-    Image.new("RGB", (16, 16)).save(down / "0.png")
-    with pytest.warns(UserWarning, match="missing, 1 image added, 2 images labelled differently"):
-        to_tune(data, predictor)
-
-
-def test_unreadable_images_are_left_out(predictor: oodzoo.Predictor, data: Path) -> None:
-    (data / "red" / "down" / "zero.png").write_bytes(b"no image")
-    with pytest.warns(UserWarning, match=r"left out 1 image .* 'red/down/zero.png': ") as found:
-        assert len(to_tune(data, predictor)) == 48
-    assert len(found) == 1  # the others are those of the training
-    for domain in ("blue", "green"):
-        for file in (data / domain).rglob("*.png"):
-            file.write_bytes(b"")
-    with (
-        pytest.warns(UserWarning, match="left out 33 images"),
-        pytest.raises(InputError, match="of one domain, 'red'"),
-    ):
-        to_tune(data, predictor)
 
 
 def test_data_that_does_not_fit(predictor: oodzoo.Predictor, data: Path, tmp_path: Path) -> None:
@@ -185,11 +135,6 @@ def test_the_model_with_the_largest_weight_or_the_highest_score(
 
 
 @pytest.fixture
-def original(predictor: oodzoo.Predictor) -> PredictorModel:
-    return predictor.loadable_models[0]
-
-
-@pytest.fixture
 def write(tmp_path: Path) -> Callable[[Path], None]:
     """Write a file as fine-tuning does: the same graph with other weights."""
     content = tiny_network(tmp_path / "trained", seed=7).file.read_bytes()
@@ -201,11 +146,11 @@ def write(tmp_path: Path) -> Callable[[Path], None]:
 
 
 def test_it_is_described_as_the_original(
-    original: PredictorModel, write: Callable[[Path], None], tmp_path: Path
+    predictor: oodzoo.Predictor, write: Callable[[Path], None], tmp_path: Path
 ) -> None:
+    original = predictor.loadable_models[0]
     model = tuned_model(original, "tiny-tuned", write, ["a", "b"])
-    assert model.name == "tiny-tuned"
-    assert model.spec.pretraining == "random, fine-tuned on a, b"
+    assert (model.name, model.spec.pretraining) == ("tiny-tuned", "random, fine-tuned on a, b")
     assert (model.spec.licence, model.feature_dim) == ("MIT", 2)
     assert (model.preprocessing, model.parameters) == (original.preprocessing, original.parameters)
     assert model.fingerprint != original.fingerprint
@@ -215,38 +160,31 @@ def test_it_is_described_as_the_original(
     pixels = np.random.default_rng(0).integers(0, 256, (3, SIZE, SIZE, 3), np.uint8)
     expected = load_model(same)(pixels).features
     np.testing.assert_array_equal(model.load("cpu")(pixels).features, expected)
-    second = tuned_model(original, "tiny-tuned", lambda file: original_file(original, file), ["a"])
+
+    def write_original(file: Path) -> None:
+        shutil.copyfile(original.spec.file, file)
+
+    second = tuned_model(original, "tiny-tuned", write_original, ["a"])
     assert second.fingerprint != model.fingerprint  # and the first file was not replaced
     second.load("cpu")
     model.load("cpu")
-    original_file(original, model.spec.file)
+    write_original(model.spec.file)
     with pytest.raises(InputError, match="sha256"):
         model.load("cpu")
     assert tuned_name("vit-tuned", ["vit-tuned"]) == "vit-tuned-tuned"
     assert tuned_name("vit", ["vit-tuned", "vit-tuned-2"]) == "vit-tuned-3"
-
-
-def original_file(original: PredictorModel, file: Path) -> None:
-    shutil.copyfile(original.spec.file, file)
-
-
-def test_another_geometry_is_kept(
-    images: Path, write: Callable[[Path], None], tmp_path: Path
-) -> None:
-    single = striped_predictor(tmp_path, images, {"tiny": 0})
+    # another geometry is kept
     cover = Geometry((20, 20), (SIZE, SIZE), "cover", "bicubic")
-    (before,) = single.loadable_models
-    before = replace(
-        before, preprocessing=Preprocessing(cover, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
-    )
-    model = tuned_model(before, "tiny", write, ["a"])
+    std = Preprocessing(cover, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+    model = tuned_model(replace(original, preprocessing=std), "tiny", write, ["a"])
     assert model.load("cpu").info.preprocessing.geometry == cover
-    tuned = changed(single, models=[model])
+    others = predictor.loadable_models[1:]
+    columns = {model.name: predictor.columns.by_model[original.name]}
+    rest = {each.name: predictor.columns.by_model[each.name] for each in others}
+    tuned = changed(predictor, models=[model, *others], columns=Columns(columns | rest))
     loaded = oodzoo.load(tuned.save(tmp_path / "model"), device="cpu")
-    (found,) = loaded.loadable_models
+    found = loaded.loadable_models[0]
     assert found == replace(model, spec=replace(model.spec, source=found.spec.source))
-    image = np.random.default_rng(0).integers(0, 256, (24, 40, 3), np.uint8)
-    np.testing.assert_array_equal(loaded.predict_proba([image]), tuned.predict_proba([image]))
 
 
 def test_the_file_is_removed_at_the_end() -> None:
@@ -343,3 +281,42 @@ def test_a_pool_with_a_tuned_model(
         oodzoo.tune(loaded, images, model="one", **SETTINGS)  # its heads have seen all domains
     with pytest.raises(InputError, match="choose_by='training-domain' leaves no domain out, but"):
         oodzoo.tune(predictor, images, **SETTINGS | {"choose_by": "training-domain"})
+
+
+def test_images_that_are_not_those_of_the_training(
+    predictor: oodzoo.Predictor, images: Path, data: Path, tmp_path: Path
+) -> None:
+    lines = [
+        f"{file},{file.parts[-3]},{file.parts[-2]},{at}"
+        for at, file in enumerate(sorted(images.rglob("*.png")))
+    ]
+    (tmp_path / "table.csv").write_text("path,domain,label,group\n" + "\n".join(lines) + "\n")
+    opened = oodzoo.ImageDomains(images)
+    for same in (images, tmp_path / "table.csv"):  # no warning
+        assert len(to_tune(same, predictor)) == 48
+    assert to_tune(opened, predictor) is opened
+    down = data / "red" / "down"
+    (down / "zero.png").write_bytes(b"no image")
+    with pytest.warns(UserWarning, match=r"left out 1 image .* 'red/down/zero.png': ") as found:
+        assert len(to_tune(data, predictor)) == 48
+    assert len(found) == 1  # the others are those of the training
+    (down / "zero.png").unlink()
+    (down / "0.png").unlink()
+    words = "is not the data that the predictor was trained on: 1 image missing; its models"
+    with pytest.warns(UserWarning, match=words):
+        assert len(to_tune(data, predictor)) == 47
+    (down / "1.png").write_bytes((down / "2.png").read_bytes())
+    for name in ("3.png", "4.png"):
+        shutil.move(down / name, data / "red" / "across" / f"down-{name}")
+    Image.new("RGB", (16, 16)).save(down / "0.png")
+    words = "on: 2 images missing, 1 image added, 2 images labelled differently; its models"
+    with pytest.warns(UserWarning, match=words):
+        to_tune(data, predictor)
+    for domain in ("blue", "green"):
+        for file in (data / domain).rglob("*.png"):
+            file.write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="left out 32 images"),
+        pytest.raises(InputError, match="of one domain, 'red'"),
+    ):
+        to_tune(data, predictor)

@@ -24,7 +24,7 @@ Needs = Literal["features", "probabilities", "source_labels", "class_embeddings"
 Function = TypeVar("Function", bound=Callable[..., float])
 FromMoments = Callable[[Mapping[str, Moments], Callable[[str], Iterable[Shard]]], float]
 
-GROUP = "oodzoo.ranking.scores"
+GROUP = "oodzoo.scores"
 """Entry-point group of score plugins."""
 
 RESERVED = (
