@@ -72,27 +72,6 @@ def test_repr(predictor: oodzoo.Predictor) -> None:
     assert len(unlike) < 200
 
 
-def test_abstention_sets_and_distances() -> None:
-    predictor = oodzoo.fit({"m": rows()}, Y, DOMAINS, choose="single")
-    X = rows(1)
-    found = list(predictor.stream({"m": X}, min_confidence=0.99, coverage=0.95))
-    sets = predictor.predict_sets({"m": X}, 0.95)
-    for at, (label, each) in enumerate(zip(predictor.predict({"m": X}), found, strict=True)):
-        assert isinstance(each, Prediction)
-        assert each.probabilities is not None
-        assert each.probabilities.sum() == pytest.approx(1)
-        sure = each.probabilities.max()
-        assert (each.position, each.confidence, each.abstained) == (at, sure, sure < 0.99)
-        assert each.label == (None if each.abstained else label)
-        assert each.out_of_domain == (each.distance > 1)
-        assert each.set == sets[at]
-        assert each.set[0] == label
-    assert 0 < sum(each.abstained for each in found if isinstance(each, Prediction)) < 90
-    for wrong in (-0.1, 1.5, float("nan"), 80):
-        with pytest.raises(InputError, match="from 0 to 1"):
-            list(predictor.stream({"m": X}, min_confidence=wrong))
-
-
 # --- numbers and labels --------------------------------------------------------------------------
 
 
@@ -150,18 +129,6 @@ def test_numbers_and_labels(kind: Any, choose: str, tmp_path: Path) -> None:
     exported = session.run([name], {k: v.astype(np.float32) for k, v in given.items()})[0]
     np.testing.assert_allclose(exported, expected, rtol=1e-4, atol=1e-4)
     assert session.get_modelmeta().custom_metadata_map["task"] == kind
-
-
-def test_large_numbers_are_exported_exactly(tmp_path: Path) -> None:
-    pytest.importorskip("onnx")
-    import onnxruntime
-
-    features, y, domains = problem("regression")
-    predictor = oodzoo.fit(features, y + 1.7e9, domains, choose="single")
-    X = features[predictor.models[0].name][:5]
-    session = onnxruntime.InferenceSession(str(predictor.export(tmp_path / "head.onnx")))
-    found = session.run(["numbers"], {predictor.models[0].name: X.astype(np.float32)})[0]
-    np.testing.assert_allclose(found - 1.7e9, predictor.predict(X) - 1.7e9, atol=0.01)
 
 
 def test_forms_of_labels() -> None:

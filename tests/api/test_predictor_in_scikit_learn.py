@@ -6,29 +6,23 @@ import copy
 import pickle
 import secrets
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import joblib
 import numpy as np
 import pytest
 from PIL import Image
 from sklearn.base import clone, is_classifier, is_regressor
-from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
-from sklearn.inspection import permutation_importance
-from sklearn.metrics import f1_score, get_scorer, r2_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.utils import estimator_checks, get_tags
+from sklearn.utils import get_tags
 from tests.predictor import conftest as fixtures
 from tests.predictor.data import DOMAINS, Y, problem, rows, truth
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.tasks import Kind
 
 folder = fixtures.folder
 
@@ -41,32 +35,7 @@ def opened(paths: Any) -> list[Image.Image]:
     return images
 
 
-def table(paths: list[Path]) -> Any:
-    return pytest.importorskip("pandas").DataFrame({"path": map(str, paths), "n": 1})
-
-
 # --- scikit-learn --------------------------------------------------------------------------------
-
-
-def test_calibrated_in_a_joblib_file(
-    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
-) -> None:
-    paths = [unseen[at] for at in np.random.default_rng(0).permutation(len(unseen))]
-    y, plain = truth(paths), predictor.predict_proba(paths)
-    pixels = np.stack([np.asarray(image) for image in opened(paths)])
-    for samples in (np.array(paths, object)[:, None], pixels, table(paths)[["path"]]):
-        np.testing.assert_array_equal(predictor.predict_proba(samples), plain)
-    calibrated = CalibratedClassifierCV(FrozenEstimator(predictor), method="sigmoid", cv=2)
-    calibrated.fit(samples, y)
-    assert calibrated.classes_.tolist() == predictor.classes_.tolist()
-    assert calibrated.score(samples, y) > 0.9
-    found = calibrated.predict_proba(samples)
-    assert not np.allclose(found, plain)
-    joblib.dump(calibrated, tmp_path / "calibrated.joblib")
-    again = joblib.load(tmp_path / "calibrated.joblib")
-    np.testing.assert_array_equal(again.predict_proba(samples), found)
-    with pytest.raises(InputError, match="one column of a table, got 2 columns: 'path', 'n'"):
-        predictor.predict(table(unseen))
 
 
 def test_pipelines_and_cross_validation(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
@@ -87,28 +56,13 @@ def test_pipelines_and_cross_validation(predictor: oodzoo.Predictor, unseen: lis
             estimator.fit(unseen, y)
 
 
-@pytest.mark.parametrize("kind", ["regression", "multilabel"])
-def test_other_tasks(kind: Kind) -> None:
-    features, y, domains = problem(kind)
-    X = features["one"]
-    predictor = oodzoo.fit({"x": X}, y, domains, task=kind, choose="single")
-    frozen = FrozenEstimator(predictor).fit(X, y)
-    assert is_regressor(frozen) == (kind == "regression")
-    assert is_classifier(frozen) == (kind == "multilabel")
-    tags = get_tags(predictor)
-    assert tags.target_tags.multi_output
-    assert tags.input_tags.two_d_array
-    found = predictor.predict(X)
-    if kind == "regression":
-        assert get_scorer("r2")(frozen, X, y) == pytest.approx(r2_score(y, found))
-    else:
-        expected = f1_score(y, found, average="macro")
-        assert get_scorer("f1_macro")(frozen, X, y) == pytest.approx(expected)
-    assert permutation_importance(predictor, X, y, n_repeats=2).importances_mean.max() > 0.01
-
-
 def test_parameters(saved: Path, unseen: list[Path]) -> None:
+    numbers = oodzoo.fit(*problem("regression"), choose="single")
+    assert is_regressor(FrozenEstimator(numbers))
+    assert not is_classifier(numbers)
+    assert get_tags(numbers).target_tags.multi_output
     predictor = oodzoo.load(saved, device="cpu")
+    assert is_classifier(FrozenEstimator(predictor))
     assert predictor.get_params() == {"batch_size": None, "device": "cpu"}
     expected, before = predictor.predict_proba(unseen), predictor.loaded()
     assert predictor.set_params(batch_size=7) is predictor
@@ -131,23 +85,6 @@ def test_parameters(saved: Path, unseen: list[Path]) -> None:
         with pytest.raises(InputError, match=message):
             predictor.set_params(**params)
     assert predictor.get_params() == {"batch_size": 3, "device": "auto"}
-
-
-@pytest.mark.parametrize(
-    "check",
-    [
-        estimator_checks.check_estimator_cloneable,
-        estimator_checks.check_estimator_repr,
-        estimator_checks.check_estimator_tags_renamed,
-        estimator_checks.check_get_params_invariance,
-        estimator_checks.check_set_params,
-        estimator_checks.check_valid_tag_types,
-    ],
-)
-@pytest.mark.filterwarnings("ignore:.*delay parameter validation until fit")
-def test_checks_of_scikit_learn(saved: Path, check: Callable[[str, Any], None]) -> None:
-    """Those that neither fit the estimator nor make another one of its class."""
-    check("Predictor", oodzoo.load(saved))
 
 
 # --- copies --------------------------------------------------------------------------------------

@@ -11,16 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.predictor.data import DOMAINS, Y, changed, rows
-from tests.s3 import Bucket
 from tests.text_models import WORDS, save_text_model
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.data.files import LocalFile
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.predictor import Prediction, Unreadable
-from oodzoo.predictor.images import image_files
 from oodzoo.predictor.inputs import BATCH_SIZE, batches
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.model import Outputs
@@ -51,7 +48,9 @@ def single() -> oodzoo.Predictor:
 # --- features and encoders -----------------------------------------------------------------------
 
 
-def test_probabilities_by_hand(fitted: oodzoo.Predictor) -> None:
+def test_inputs_are_encoded_in_batches(fitted: oodzoo.Predictor) -> None:
+    """And all forms of them give the same as their features."""
+    torch = pytest.importorskip("torch")
     X = rows(1)
     by_model = {name: encode(X) for name, encode in ENCODERS.items()}
     parts = [by_model[name][:, chosen] for name, chosen in fitted.columns.by_model.items()]
@@ -62,6 +61,25 @@ def test_probabilities_by_hand(fitted: oodzoo.Predictor) -> None:
     assert fitted.predict(X).tolist() == fitted.classes_[by_hand.argmax(axis=1)].tolist()
     np.testing.assert_allclose(fitted.domain_distance(by_model), fitted.domain_distance(X))
     assert fitted.score(by_model, Y) == fitted.score(X, Y) > 0.9
+    sizes: list[int] = []
+
+    def tensors(given: Any) -> Any:
+        sizes.append(len(given))
+        return torch.tensor(np.asarray(given), requires_grad=True).float()
+
+    n = BATCH_SIZE + 4
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    y, domains = np.arange(n) % 2, np.arange(n) // 2 % 2
+    found = oodzoo.fit({"net": tensors}, y, domains, inputs=iter(X), choose="single")
+    assert sizes == [BATCH_SIZE, 4]
+    assert (found.cost.milliseconds or 0) > 0
+    expected = oodzoo.fit({"net": X.astype(np.float32)}, y, domains, choose="single")
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-6)
+    with pytest.raises(InputError, match="inputs must have one or more samples, got none"):
+        oodzoo.fit({"net": tensors}, [], [], inputs=[])
+    odd = {"odd": lambda given: np.ones((len(given), 1 + len(given) // BATCH_SIZE))}
+    with pytest.raises(InputError, match="'odd' returned between 1 and 2 features; it must"):
+        oodzoo.fit(odd, y, domains, inputs=X)
 
 
 def test_arrays_tables_and_chunks(
@@ -151,35 +169,11 @@ def test_encoders_that_do_not_fit(
             oodzoo.fit({"net": encoder}, Y, DOMAINS, inputs=rows())
 
 
-def test_all_inputs_are_encoded_in_batches() -> None:
-    torch = pytest.importorskip("torch")
-    sizes: list[int] = []
-
-    def tensors(given: Any) -> Any:
-        sizes.append(len(given))
-        return torch.tensor(np.asarray(given), requires_grad=True).float()
-
-    n = BATCH_SIZE + 4
-    X = np.random.default_rng(0).normal(size=(n, 2))
-    y, domains = np.arange(n) % 2, np.arange(n) // 2 % 2
-    found = oodzoo.fit({"net": tensors}, y, domains, inputs=iter(X), choose="single")
-    assert sizes == [BATCH_SIZE, 4]
-    assert found.cost.milliseconds is not None
-    assert found.cost.milliseconds > 0
-    expected = oodzoo.fit({"net": X.astype(np.float32)}, y, domains, choose="single")
-    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-6)
-    with pytest.raises(InputError, match="inputs must have one or more samples, got none"):
-        oodzoo.fit({"net": tensors}, [], [], inputs=[])
-    odd = {"odd": lambda given: np.ones((len(given), 1 + len(given) // BATCH_SIZE))}
-    with pytest.raises(InputError, match="'odd' returned between 1 and 2 features; it must"):
-        oodzoo.fit(odd, y, domains, inputs=X)
-
-
 # --- images --------------------------------------------------------------------------------------
 
 
 def test_paths_images_and_arrays_are_equivalent(
-    predictor: oodzoo.Predictor, unseen: list[Path], saved: Path
+    predictor: oodzoo.Predictor, unseen: list[Path], saved: Path, tmp_path: Path
 ) -> None:
     expected = predictor.predict_proba(unseen[:5])
     images = [Image.open(path) for path in unseen[:5]]
@@ -189,12 +183,26 @@ def test_paths_images_and_arrays_are_equivalent(
     for one in (unseen[0], str(unseen[0]), images[0], arrays[0]):
         np.testing.assert_array_equal(predictor.predict_proba(one), predictor.predict_proba([one]))
     many = unseen * 4  # more than one chunk
-    expected = predictor.predict_proba(many)
     small = oodzoo.load(saved, device="cpu", batch_size=7)
+    expected = predictor.predict_proba(many)
     np.testing.assert_allclose(small.predict_proba(many), expected, atol=1e-6)
     assert [p.position for p in small.stream(many)] == list(range(len(many)))
     assert predictor.predict([]).tolist() == []
     assert predictor.predict_proba([]).shape == (0, 3)
+    bad = tmp_path / "b.png"
+    bad.write_text("no image")
+    found = list(predictor.stream([unseen[0], bad, images[1]]))
+    assert found[1] == Unreadable(1, str(bad), "not an image that Pillow can identify")
+    assert (found[2].position, found[2].path) == (2, None)
+    for call in (predictor.predict, predictor.preprocess):
+        with pytest.raises(InputError, match=r"cannot read the image .*b\.png"):
+            call([unseen[0], bad])
+    for given in (bad, tmp_path):
+        with pytest.raises(InputError, match=r"none of the images can be read; first .*b\.png': "):
+            predictor.predict(given)
+    (tmp_path / "a.png").write_bytes(unseen[0].read_bytes())
+    with pytest.raises(InputError, match=r"cannot read the image .*b.png.*use stream"):
+        predictor.score(tmp_path, ["0", "1"])
 
 
 def test_images_are_consumed_lazily(
@@ -235,79 +243,6 @@ def test_images_are_consumed_lazily(
     ):
         with pytest.raises(InputError, match=message):
             predictor.predict(given)
-
-
-def test_unreadable_images(predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path) -> None:
-    bad = tmp_path / "b.png"
-    bad.write_text("no image")
-    found = list(predictor.stream([unseen[0], bad, Image.open(unseen[1])]))
-    assert [type(f) is Unreadable for f in found] == [False, True, False]
-    assert found[1] == Unreadable(1, str(bad), "not an image that Pillow can identify")
-    assert (found[2].position, found[2].path) == (2, None)
-    for call in (predictor.predict, predictor.preprocess):
-        with pytest.raises(InputError, match=r"cannot read the image .*b\.png"):
-            call([unseen[0], bad])
-    for given in (bad, tmp_path):
-        with pytest.raises(InputError, match=r"none of the images can be read; first .*b\.png': "):
-            predictor.predict(given)
-    (tmp_path / "a.png").write_bytes(unseen[0].read_bytes())
-    with pytest.raises(InputError, match=r"cannot read the image .*b.png.*use stream"):
-        predictor.score(tmp_path, ["0", "1"])
-
-
-def test_folders_are_walked_in_order(
-    tmp_path: Path, write_image: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    photos = tmp_path / "photos"
-    for name in ("b/2.png", "b/1.PNG", "a/z/1.jpg", "c.png", ".hidden/1.png", "b/.2.png"):
-        write_image(photos / name)
-    notes = photos / "b" / "notes.txt"
-    notes.write_text("no image")
-    found = [str(file).removeprefix(f"{photos}/") for file in image_files([photos])]
-    assert found == ["a/z/1.jpg", "b/1.PNG", "b/2.png", "c.png"]
-    assert image_files([notes]) == [LocalFile(str(notes))]
-    write_image(tmp_path / "elsewhere" / "2.png")
-    (photos / "linked").symlink_to(tmp_path / "elsewhere")
-    (photos / "loop").symlink_to(photos)
-    (photos / "broken").symlink_to(tmp_path / "nowhere")
-    with pytest.warns(UserWarning, match="ignored") as warned:
-        assert len(image_files([photos])) == 4
-    advice = "set the variable OODZOO_FOLLOW_LINKS=1 to follow them"
-    assert sorted(str(warning.message) for warning in warned) == [
-        f"{str(photos)!r} has 1 link to folders outside of it, ignored: linked; {advice}",
-        f"in {str(photos)!r}: 'broken' is a broken link; ignored",
-        f"in {str(photos)!r}: 'loop' links to a folder above it; ignored",
-    ]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty' has no images"):
-        image_files([tmp_path / "empty"])
-    iterdir = Path.iterdir
-
-    def denied(path: Path) -> Any:  # also for root, who may read everything
-        if path.name == "a":
-            raise PermissionError(13, "Permission denied", str(path))
-        return iterdir(path)
-
-    monkeypatch.setattr(Path, "iterdir", denied)
-    with pytest.raises(InputError, match=r"cannot read '.*/a': Permission denied"):
-        image_files([photos])
-
-
-def test_images_of_a_bucket(s3: Bucket, predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
-    """One by one or as a folder, and in order, although many are fetched at the same time."""
-    for at, path in enumerate(unseen):
-        s3.put(f"new/{at:03d}.png", path.read_bytes())
-    s3.proxy.slow(r"^GET .*/000\.png", seconds=0.5)
-    urls = [f"{s3.url}/new/{at:03d}.png" for at in range(len(unseen))]
-    assert [str(file) for file in image_files([f"{s3.url}/new"])] == urls
-    expected = predictor.predict_proba(unseen)
-    np.testing.assert_array_equal(predictor.predict_proba(f"{s3.url}/new"), expected)
-    np.testing.assert_allclose(predictor.predict_proba(urls[1:2]), expected[1:2], rtol=1e-5)
-    with pytest.raises(InputError, match=r"no such file: .s3://.*/nothing\.png"):
-        predictor.predict([f"{s3.url}/nothing.png"])
-    s3.put("text/readme.txt", b"text")
-    with pytest.raises(InputError, match=r"text' has no images \("):
-        predictor.predict(f"{s3.url}/text")
 
 
 # --- texts ---------------------------------------------------------------------------------------
@@ -396,7 +331,7 @@ def test_what_is_not_a_text(made: Made, digits: Path, zoo: list[ModelSpec], tmp_
 
 
 def test_texts_on_the_command_line(run: Any, made: Made, tmp_path: Path) -> None:
-    model, new = tmp_path / "model", reviews(1)
+    model, new, blank = tmp_path / "model", reviews(1), tmp_path / "blank.txt"
     assert "TEXTS.csv|.txt" in run("fit", made.store.path, "--out", model).err
     new.to_csv(tmp_path / "new.csv", index=False)
     (tmp_path / "new.txt").write_text("\n".join(new["review"]))
@@ -404,14 +339,17 @@ def test_texts_on_the_command_line(run: Any, made: Made, tmp_path: Path) -> None
     column = ["--text-column", "review"]
     for file, options, first in (("new.csv", column, "row 0"), ("new.txt", [], "line 1")):
         done = run("predict", model, tmp_path / file, *options, "--json").document["predictions"]
-        assert [row["label"] for row in done] == expected
-        assert done[0]["path"] == first
-    blank = tmp_path / "blank.txt"
+        assert ([row["label"] for row in done], done[0]["path"]) == (expected, first)
     blank.write_text("good film\n\nbad meal\n")
     done = run("predict", model, blank, "--json")
     assert [row["path"] for row in done.document["predictions"]] == ["line 1", "line 3"]
     assert done.document["unreadable"] == [{"path": "line 2", "error": "the text is blank"}]
     assert "cannot read 'line 2': the text is blank" in done.err
+    result = oodzoo.test(model, tmp_path / "new.csv", columns=COLUMNS)
+    assert (result.noun, result.images, len(result.domains)) == ("text", 90, 3)
+    file = tmp_path / "named.csv"  # the columns have their own names; without domains
+    new.rename(columns={"review": "text", "stars": "label"}).to_csv(file, index=False)
+    assert oodzoo.test(model, file).confusion == result.confusion
     for content, words in (("\n", "none of the texts can be read"), ("", "has no texts")):
         blank.write_text(content)
         assert words in run("predict", model, blank).err

@@ -79,25 +79,6 @@ def test_other_forms_of_data_give_the_same(
         assert (found.confusion, list(found.domains)) == (expected.confusion, names)
 
 
-def test_unknown_classes_are_not_compared_with_left_out_domains() -> None:
-    rng = np.random.default_rng(0)
-    y, place = np.tile(["no", "yes"], 90), np.repeat(["a", "b", "c"], 60)
-    X = rng.normal(size=(180, 3)) + 9 * (y == "yes")[:, None]
-    predictor = oodzoo.fit({"m": X}, y, place)
-    assert predictor.provenance.accuracy_interval is not None
-    labels = np.where(np.arange(180) % 3, y, "maybe")
-    result = oodzoo.test(predictor, {"m": X}, labels=labels, domains=["new"] * 180)
-    assert result.accuracy == pytest.approx(200 / 3)
-    assert result.known_accuracy == 100
-    assert result.promise is not None
-    assert result.promise.verdicts == {"new": "within"}
-    assert "is what is compared with left-out domains" in " ".join(result.remarks())
-    strange = np.where(place == "a", "maybe", y)
-    partly = oodzoo.test(predictor, {"m": X}, labels=strange, domains=[f"new-{d}" for d in place])
-    assert partly.promise is not None
-    assert partly.promise.verdicts == {"new-b": "within", "new-c": "within"}
-
-
 def test_odd_data_is_counted_and_listed(
     predictor: oodzoo.Predictor, new_digits: Path, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.killing import Children, children, needs_fork
@@ -21,9 +22,7 @@ from tests.s3 import Bucket
 import oodzoo
 from oodzoo import InputError
 from oodzoo.cli import main
-from oodzoo.cli.predict import _replacing
 from oodzoo.core.io import remove_stale, temporary_name
-from oodzoo.predictor.temporaries import new_folder
 
 other = fixtures.other
 Process = Callable[..., subprocess.Popen[str]]
@@ -49,55 +48,39 @@ def command(*arguments: str) -> None:
     assert not ended.value.code
 
 
-def content(folder: Path) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+@needs_fork
+def test_a_predictor_is_missing_the_old_or_the_new_one(
+    saved: Path, other: oodzoo.Predictor, kill: Children, tmp_path: Path
+) -> None:
+    """Replaced twice: the files of the first are in its folder, those of the second below it."""
+    single = other.save(tmp_path / "other")
+    start: Path | None = None
+    old: list[str] | None = None
+    for number, source in enumerate((saved, single, saved)):
+        new, seen = models(source), list[Any]()
+        while True:
+            folder = tmp_path / f"{number}-{len(seen)}" / "model"
+            if start is not None:
+                shutil.copytree(start, folder)
+            if not kill.killed(len(seen) + 1, f"{HERE}:save", source, folder):
+                break
+            seen.append(models(folder) if folder.exists() else None)
+            oodzoo.load(source).save(folder)
+            assert models(folder) == new, seen
+            files = {path.name for path in folder.rglob("*") if path.is_file()} - {".lock"}
+            assert files == {path.name for path in source.rglob("*") if path.is_file()}, seen
+            assert [path.name for path in folder.parent.iterdir()] == ["model"], seen
+        assert models(folder) == new
+        before = seen.index(new) if new in seen else len(seen)
+        assert seen == [old] * before + [new] * (len(seen) - before)
+        assert before > 8
+        assert start is None or len(seen) - before > 2
+        start, old = folder, new
 
 
 def models(folder: Path | str) -> list[str]:
     """The models of a saved predictor, whose files all have the right checksum."""
     return [model.name for model in oodzoo.load(folder).models]
-
-
-@needs_fork
-def test_a_new_predictor_is_complete_or_missing(
-    saved: Path, kill: Children, tmp_path: Path
-) -> None:
-    moment = 1
-    while kill.killed(moment, f"{HERE}:save", saved, folder := tmp_path / f"{moment}" / "model"):
-        assert not folder.exists(), moment
-        oodzoo.load(saved).save(folder)
-        assert content(folder) == content(saved), moment
-        assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
-        moment += 1
-    assert content(folder) == content(saved)
-    assert moment > 8
-
-
-@needs_fork
-def test_a_replaced_predictor_is_the_old_or_the_new_one(
-    saved: Path, other: oodzoo.Predictor, kill: Children, tmp_path: Path
-) -> None:
-    """Twice: the files of the first predictor are in its folder, those of the second below it."""
-    start = single = other.save(tmp_path / "other")
-    old, new = models(single), models(saved)
-    for source in (saved, single):
-        moment, seen = 1, []
-        while True:
-            folder = shutil.copytree(start, tmp_path / f"{source.name}{moment}" / "model")
-            if not kill.killed(moment, f"{HERE}:save", source, folder):
-                break
-            seen.append(models(folder))
-            oodzoo.load(source).save(folder)
-            assert models(folder) == new, moment
-            assert len(content(folder)) == len(content(source) | {".lock"}), moment
-            assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
-            moment += 1
-        assert models(folder) == new
-        before = seen.index(new)
-        assert seen == [old] * before + [new] * (len(seen) - before)
-        assert before > 8
-        assert len(seen) - before > 2
-        start, old, new = folder, new, old
 
 
 @needs_fork
@@ -133,7 +116,7 @@ SAVE = "import sys, oodzoo; oodzoo.load(sys.argv[1]).save(sys.argv[2])"
 @needs_fork
 @pytest.mark.parametrize(
     ("moment", "is_killed"),
-    [("gaussian", False), ("onnx", True), ("predictor.json", True)],
+    [("gaussian", False), ("predictor.json", True)],
 )
 def test_an_upload_that_fails_or_is_killed_leaves_the_old_predictor(
     predictor: oodzoo.Predictor,
@@ -171,25 +154,6 @@ def test_an_upload_that_fails_or_is_killed_leaves_the_old_predictor(
 
 
 # --- temporary files -----------------------------------------------------------------------------
-
-
-def test_writers_that_overlap_or_fail(tmp_path: Path) -> None:
-    file, folder = tmp_path / "file", tmp_path / "folder"
-    with _replacing(file) as first:
-        first.write("first, ")
-        with _replacing(file) as second:
-            second.write("second")
-        assert file.read_text() == "second"
-        first.write("complete")
-    with pytest.raises(KeyboardInterrupt), _replacing(file):
-        raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt), new_folder(folder):
-        raise KeyboardInterrupt
-    assert file.read_text() == "first, complete"
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    with pytest.raises(OSError, match="not empty"), new_folder(folder):
-        (folder / "mine").mkdir(parents=True)
-    assert {path.name for path in tmp_path.rglob("*")} == {"file", "folder", "mine"}
 
 
 def test_only_what_killed_runs_left_is_removed(process: Process, tmp_path: Path) -> None:

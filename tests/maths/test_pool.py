@@ -1,4 +1,4 @@
-"""Which heads are pooled: the weights of a concave problem, what must not matter, and limits."""
+"""The weights of a pool, and which way of combining models is recommended: by their definitions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ from oodzoo.combining.pool import (
     qualities,
 )
 from oodzoo.combining.predictions import SHARES, TRAINED, Head, HeadPredictions
+from oodzoo.combining.verdict import (
+    CHOICES,
+    Estimate,
+    recommend,
+)
 from oodzoo.core.errors import InputError
 from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.tasks import KINDS, Kind
 
 seeds = st.integers(0, 10_000)
-several = settings(max_examples=10, deadline=None, derandomize=True)
 
 MODELS = "abcd"
 TIMES: dict[str, float | None] = {"a": 1.0, "b": 2.5, "c": None, "d": 1.5}
@@ -150,70 +154,7 @@ def test_quality_of_single_heads(seed: int) -> None:
             assert list(found) == pytest.approx(quality)
 
 
-# --- properties ---------------------------------------------------------------------------------
-
-
-# --- classes that heads do not know ---------------------------------------------------------------
-
-
-# --- members ------------------------------------------------------------------------------------
-
-
 # --- limits -------------------------------------------------------------------------------------
-
-
-@given(seed=seeds, number=st.integers(1, 3))
-@several
-def test_the_models_with_the_largest_weights_are_kept_and_weighted_again(
-    seed: int, number: int
-) -> None:
-    left_out, within, labels = made("classification", seed)
-    free = chosen(left_out, labels, within)
-    limited = chosen(left_out, labels, within, limits=Limits(max_models=number))
-    n_used = sum(weight > 0 for weight in free.values())
-    kept = sorted(free, key=lambda model: -free[model])[: min(number, n_used)]
-    assert {model for model, weight in limited.items() if weight} == set(kept)
-    if number < n_used:
-        at = [MODELS.index(model) for model in sorted(kept)]
-        part = [each[at] for each in left_out], labels, [each[at] for each in within]
-        alone = candidates(part[0], part[2], sorted(kept))
-        of_heads = PoolChooser(alone, labels, dict.fromkeys(kept)).choose()
-        expected = {m: sum(w for h, w in of_heads.items() if h.model == m) for m in kept}
-        assert {model: limited[model] for model in kept} == pytest.approx(expected, abs=1e-4)
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("max_ms", [1.0, 2.4, 2.5, 4.0, 5.0])
-def test_the_time_of_a_pool_is_the_sum_over_its_models(seed: int, max_ms: float) -> None:
-    """Models are taken in the order of their weights; an unknown time is not within any limit."""
-    left_out, within, labels = made("classification", seed)
-    usable = [at for at, model in enumerate(MODELS) if (TIMES[model] or 99) <= max_ms]
-    parts = [[each[usable] for each in tables] for tables in (left_out, within)]
-    free = chosen(parts[0], labels, parts[1], models=[MODELS[at] for at in usable])
-    expected: set[str] = set()
-    time = 0.0
-    for model in sorted(free, key=lambda model: -free[model]):
-        if free[model] and time + (TIMES[model] or 99) <= max_ms:
-            expected.add(model)
-            time += TIMES[model] or 99
-    found = chosen(left_out, labels, within, limits=Limits(max_ms=max_ms), times=TIMES)
-    assert {model for model, weight in found.items() if weight} == expected
-
-
-@pytest.mark.parametrize(
-    ("limits", "models", "allowed"),
-    [
-        ({}, "abc", True),
-        ({"max_models": 3}, "abc", True),
-        ({"max_models": 2}, "abc", False),
-        ({"max_ms": 3.5}, "ab", True),
-        ({"max_ms": 3.4}, "ab", False),
-        ({"max_ms": 1e9}, "c", False),
-        ({"max_models": 1, "max_ms": 100}, "ab", False),
-    ],
-)
-def test_limits_allow(limits: dict[str, Any], models: str, allowed: bool) -> None:
-    assert Limits(**limits).allow(list(models), TIMES) == allowed
 
 
 def test_limits_that_nothing_meets() -> None:
@@ -243,3 +184,70 @@ def test_classes_that_heads_do_not_know() -> None:
     tables[0][1, :, 2] = -np.inf
     tables[1][1] = tables[1][0]
     assert chosen(tables, [*labels], models="ab") == {"a": 1.0, "b": 0.0}
+
+
+seeds = st.integers(0, 10_000)
+
+
+# --- the whole rule -----------------------------------------------------------------------------
+
+
+def estimates(seed: int) -> dict[str, Estimate]:
+    """Four ways with the same hits but for some, on domains of different size."""
+    rng = np.random.default_rng(seed)
+    sizes = (8, 60, 17, 40)[: rng.integers(1, 5)]
+    truth = [rng.random(n) < 0.7 for n in sizes]
+    shift = dict.fromkeys(CHOICES, 0.0) | {str(rng.choice(CHOICES)): rng.choice([-0.3, 0.2])}
+    known, found = rng.random() < 0.8, {}
+    for name in CHOICES:
+        parts = []
+        for _ in range(2):
+            hits = [each.copy() for each in truth]
+            for each in hits:
+                flipped = rng.random(len(each)) < rng.choice([0.02, 0.2])
+                each[flipped] = ~each[flipped]
+                each[rng.random(len(each)) < abs(shift[name])] = shift[name] > 0
+            parts.append(hits)
+        found[name] = Estimate(parts[0], float(rng.integers(1, 4)), parts[1] if known else None)
+    return found
+
+
+@given(seed=seeds)
+@settings(max_examples=300, deadline=None)
+def test_the_recommendation_equals_its_definition(seed: int) -> None:
+    found = estimates(seed)
+    ways = {
+        name: oracle.Known(
+            [each.tolist() for each in one.contributions],
+            None if one.within is None else [each.tolist() for each in one.within],
+            one.cost,
+        )
+        for name, one in found.items()
+    }
+    assert recommend(found) == oracle.recommended(ways)
+    for one in found.values():
+        assert one.accuracy == pytest.approx(100 * np.mean([np.mean(p) for p in one.contributions]))
+        inside = one.within and 100 * np.mean([np.mean(p) for p in one.within])
+        assert one.accuracy_within == pytest.approx(inside)
+
+
+def test_each_way_is_recommended_for_some() -> None:
+    """So that the test above compares all of them."""
+    assert {recommend(estimates(seed)) for seed in range(200)} == set(CHOICES)
+
+
+@pytest.mark.parametrize("max_ms", [1.0, 2.4, 2.5, 4.0, 5.0])
+def test_the_time_of_a_pool_is_the_sum_over_its_models(max_ms: float) -> None:
+    """Models are taken in the order of their weights; an unknown time is not within any limit."""
+    left_out, within, labels = made("classification", 0)
+    usable = [at for at, model in enumerate(MODELS) if (TIMES[model] or 99) <= max_ms]
+    parts = [[each[usable] for each in tables] for tables in (left_out, within)]
+    free = chosen(parts[0], labels, parts[1], models=[MODELS[at] for at in usable])
+    expected: set[str] = set()
+    time = 0.0
+    for model in sorted(free, key=lambda model: -free[model]):
+        if free[model] and time + (TIMES[model] or 99) <= max_ms:
+            expected.add(model)
+            time += TIMES[model] or 99
+    found = chosen(left_out, labels, within, limits=Limits(max_ms=max_ms), times=TIMES)
+    assert {model for model, weight in found.items() if weight} == expected

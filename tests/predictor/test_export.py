@@ -202,22 +202,6 @@ def test_the_raw_form(
 # --- the head ------------------------------------------------------------------------------------
 
 
-def test_the_head_of_an_image_predictor(
-    predictor: oodzoo.Predictor, store: oodzoo.FeatureStore, tmp_path: Path
-) -> None:
-    file = predictor.export(tmp_path / "head.onnx", head_only=True)
-    names = [model.name for model in predictor.models]
-    for domain in store.domains:
-        features = {name: store.features(name, domain) for name in names}
-        expected = predictor.predict_proba(features)
-        np.testing.assert_allclose(outputs(file, features), expected, atol=1e-5)
-    assert [value.name for value in onnx.load(file).graph.input] == names
-    widths = {model.name: model.feature_dim for model in predictor.models}
-    assert predictor.export_inputs(head_only=True) == {n: (d,) for n, d in widths.items()}
-    assert facts(file)["classes"] == predictor.classes_.tolist()
-    assert facts(file)["inputs"] == {name: {"features": d} for name, d in widths.items()}
-
-
 @pytest.mark.filterwarnings("ignore:.*the mean of the features is")
 @pytest.mark.parametrize(("choose", "offset"), [("pool", 1e4), ("selection", 0), ("ensemble", 1e4)])
 def test_heads_of_any_choice_and_offset(choose: str, offset: float, tmp_path: Path) -> None:

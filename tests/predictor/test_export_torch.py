@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from tests.predictor.data import DOMAINS, Y, rows, truth
+from tests.predictor.data import DOMAINS, Y, rows
 from tests.small_clip import small_clip
 from tests.zoo.data import CROP, VIT, save_checkpoint
 from tests.zoo.small_onnx import require_converter
@@ -155,32 +154,6 @@ def test_batch_norms_sizes_and_layers(mixed: oodzoo.Predictor, unseen: list[Path
     for wrong in (torch.zeros(1, 32, 32, 3), {"pixels_32x32": torch.zeros(1, 32, 32, 3)}):
         with pytest.raises(InputError, match=r"takes a dict of pixels_.*; got pixels"):
             module(wrong)
-
-
-def test_training(folder: Path, unseen: list[Path]) -> None:
-    """The loss falls; a class without training samples keeps the probability zero."""
-    torch: Any = import_module("torch")
-    predictor = oodzoo.load(folder, device="cpu")
-    bias = predictor.head.bias.copy()
-    bias[1] = -np.inf
-    predictor.head = replace(predictor.head, bias=bias)
-    module, inputs = predictor.to_torch().train(), tensors(predictor, unseen)
-    expected = predictor.predict_proba(unseen)
-    np.testing.assert_allclose(probabilities(module, inputs), expected, atol=TOLERANCE)
-    # other labels than those that it predicts already
-    labels = torch.tensor([2 if label == "0" else 0 for label in truth(unseen)])
-    optimiser = torch.optim.AdamW(module.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(5):
-        loss = torch.nn.functional.cross_entropy(module(inputs), labels)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    found = probabilities(module, inputs)
-    assert (found[:, 1] == 0).all()
-    assert np.isfinite(found).all()
 
 
 def test_the_module_can_be_traced_and_exported(

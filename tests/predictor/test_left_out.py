@@ -12,11 +12,7 @@ from tests.predictor.data import changed
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import ArraySource
-from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
-from oodzoo.predictor.left_out import confidence_curve, measure_left_out
-from oodzoo.predictor.prediction_sets import measure_class_sets
+from oodzoo.predictor.left_out import confidence_curve
 
 
 def _features(n_domains: int = 3) -> tuple[dict[str, Any], Any, Any]:
@@ -26,21 +22,6 @@ def _features(n_domains: int = 3) -> tuple[dict[str, Any], Any, Any]:
     signal = np.eye(3)[np.tile([0, 1, 2], 20 * n_domains)]
     good = np.hstack([1.5 * signal, np.zeros((len(y), 1))]) + rng.normal(size=(len(y), 4)) + shift
     return {"good": good, "other": rng.normal(size=(len(y), 2))}, y, domains
-
-
-@pytest.mark.parametrize("choose", ["single", "pool", "ensemble", "selection"])
-def test_every_choice_has_a_record_of_every_domain(choose: str) -> None:
-    found = oodzoo.fit(*_features(2 if choose == "pool" else 3), choose=choose).left_out
-    assert found is not None
-    assert [each.level for each in found.sets] == [0.8, 0.9, 0.95]
-    for each in found.sets:
-        assert list(each.coverage) == ["0", "1", "2"][: 2 if choose == "pool" else 3]
-        assert 1 <= (each.size or 0) <= 3
-    assert found.at_confidence(0).kept == 100
-    at = [found.at_confidence(each).confidence for each in (0, 0.35, 0.93, 0.999, 1)]
-    assert at == [0, 0.35, 0.9, 0.99, 0.99]  # the nearest recorded one below
-    with pytest.raises(InputError, match=r"must be one of 0\.8, 0\.9, 0\.95, got 0\.7"):
-        found.at_coverage(0.7)
 
 
 def test_the_curve_counts_what_is_kept_and_right() -> None:
@@ -59,26 +40,6 @@ def test_the_curve_counts_what_is_kept_and_right() -> None:
         assert point.accuracy == (pytest.approx(100 * np.mean(right)) if right else None)
         assert point.worst == (pytest.approx(100 * min(right)) if right else None)
     assert confidence_curve(p, y)[-1].accuracy is None or p["a"].max() >= 0.99
-
-
-def test_one_head_is_measured_by_heads_trained_without_each_domain() -> None:
-    features, y, domains = _features()
-    source = ArraySource(features, y, domains)
-    columns = Columns.all_of(source, ["good"])
-    found = measure_left_out(source, "single", columns)
-    samples = columns.samples(source, source.domains)
-    split = split_without("classification", samples)
-    (outputs,) = PATHS["classification"].predict(samples, 3, [split])
-    predicted = ByDomain.of(samples, split, outputs)
-    setting = predicted.best_setting("classification")
-    probabilities = {
-        domain: np.exp(path[setting].astype(np.float64))
-        for domain, path in zip(source.domains, predicted.left_out, strict=True)
-    }
-    labels = {domain: source.labels(domain) for domain in source.domains}
-    assert found is not None
-    for each, expected in zip(found.sets, measure_class_sets(probabilities, labels), strict=True):
-        assert each.thresholds == pytest.approx(expected.thresholds, abs=0.01)
 
 
 @pytest.mark.parametrize("max_models", [None, 1])

@@ -1,10 +1,12 @@
-"""The models of a predictor: found and verified, layers of one network, features only."""
+"""The models of a predictor: found and verified, layers of one network, features only.
+
+`find_model` says what is wrong with one model of a store, before anything is fitted.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +22,7 @@ import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor.models import find_model
 from oodzoo.store.places import model_folder
-from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.layers import with_layer
+from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.model import Network, NetworkModel
 
 
@@ -85,39 +86,6 @@ def test_found_moved_and_other_models(
         replace(model, preprocessing=mean).load("cpu")
     for model in predictor.loadable_models:
         assert model.load("cpu").info.n_logits is None  # logits are not computed
-
-
-def test_stated_preprocessing_is_recorded(
-    digits: Path,
-    unseen: list[Path],
-    zoo: list[ModelSpec],
-    timm_spec: Callable[..., ModelSpec],
-    extract: Any,
-    tmp_path: Path,
-) -> None:
-    stated = {"input_size": 64, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
-    tiny = timm_spec("test_resnet.r160_in1k", **stated)
-    geometry = {"resize": (40, 40), "crop": (32, 32), "fit": "cover", "interpolation": "bicubic"}
-    onnx = replace(zoo[0], input_size=None, geometry=geometry)
-    store = extract(digits, [tiny, onnx, zoo[1]], tmp_path / "store")
-    found = find_model(store, "tiny").spec
-    assert replace(found, pretraining=None, licence=None) == tiny
-    assert (found.pretraining, found.licence) == ("r160_in1k", store.model("tiny").licence)
-    assert found.licence is not None
-    lists = {"resize": [40, 40], "crop": [32, 32]}
-    assert store.model(onnx.name).spec["geometry"] == geometry | lists
-    for known in ([], [replace(onnx, geometry=None)]):  # that of the store counts
-        model = find_model(store, onnx.name, known)
-        assert model.preprocessing.geometry.resize == (40, 40)
-        assert model.load("cpu").info.preprocessing == model.preprocessing
-    assert find_model(store, zoo[1].name).spec.geometry is None
-    fitted = oodzoo.fit(store, models=["tiny", onnx.name])
-    again = oodzoo.load(fitted.save(tmp_path / "model"), device="cpu")
-    shapes = [model.preprocessing.geometry for model in again.loadable_models]
-    assert [(each.crop, each.interpolation) for each in shapes][1] == ((32, 32), "bicubic")
-    assert shapes[0].crop == (64, 64)
-    expected = fitted.predict_proba(unseen[:2])
-    np.testing.assert_allclose(again.predict_proba(unseen[:2]), expected, atol=1e-6)
 
 
 # --- layers of one network -----------------------------------------------------------------------
@@ -191,20 +159,6 @@ def test_layers_share_a_pass_a_file_and_a_cost(
     assert file.stat().st_size < 1.3 * sum(sizes) + 20_000  # no network is in it twice
 
 
-def test_other_layers_and_changed_files(layered: oodzoo.FeatureStore, tmp_path: Path) -> None:
-    (spec,) = load_zoo("demo/resnet_contrastive")
-    (tmp_path / "net.onnx").write_bytes(spec.file.read_bytes() + b"\x72\x00")
-    other = replace(spec, source="onnx/net.onnx", folder=tmp_path)
-    name = "resnet_contrastive@t49"
-    with pytest.raises(InputError, match="is not the file that the store's features"):
-        find_model(layered, name, [replace(with_layer(other, "t49", None), name=name)])
-    wrong = replace(with_layer(spec, "t37", None), name=name)  # does not replace the recorded one
-    whole = replace(wrong, name="resnet_contrastive")
-    for given, layer in (([], "t49"), ([wrong], "t49"), ([whole], None)):
-        found = find_model(layered, given[0].name if given else name, given)
-        assert found.spec.layer == layer
-
-
 # --- features only -------------------------------------------------------------------------------
 
 Y, DOMAINS = np.tile([3, 5], 30), np.repeat([1, 2, 3], 20)
@@ -239,16 +193,13 @@ def test_models_that_have_features_only(tmp_path: Path) -> None:
     same = oodzoo.fit({"y": X[:, :2]}, Y, DOMAINS, choose="single").models[0]
     assert same.fingerprint == prints["half"]  # of the features, not of their name
     half = {"name": "half", "feature_dim": 0, "fingerprint": ""}
-    whole = (folder / "predictor.json").read_text()
     for features, message in (
-        ([], "must have either models or models that only have feat"),
         ([{"name": "half"}], "is damaged: .*feature_dim"),
         ([half], "must have one feature or more, got 0"),
         ([half | {"name": "x", "feature_dim": 4}], "of model 'x' are not among its 4 features"),
     ):
-        (folder / "predictor.json").write_text(whole)
-        change: dict[str, Any] = {"features": features}
-        rewrite(folder / "predictor.json", lambda d, c=change: d.update(c))  # type: ignore[misc]
+        (folder / "predictor.json").write_text(json.dumps(content))
+        rewrite(folder / "predictor.json", lambda d, to=features: d.update(features=to))  # type: ignore[misc]
         with pytest.raises(InputError, match=message):
             oodzoo.load(folder)
 

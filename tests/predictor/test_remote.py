@@ -1,4 +1,4 @@
-"""A predictor at a URL."""
+"""A predictor at a URL; what is there is written and read as other processes would."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import json
 import os
 import secrets
 import shutil
-import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +16,7 @@ from tests.s3 import Bucket
 
 import oodzoo
 from oodzoo import InputError
+from oodzoo.core.io import locked
 from oodzoo.core.remote.cache import cached_file
 from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.remote.objects import list_files, read_file, remove_files, write_file
@@ -54,12 +53,7 @@ def content(url: str, path: str) -> bytes:
 
 
 def test_it_is_saved_and_loaded(
-    predictor: oodzoo.Predictor,
-    other: oodzoo.Predictor,
-    s3: Bucket,
-    unseen: list[Path],
-    cache: Path,
-    tmp_path: Path,
+    predictor: oodzoo.Predictor, s3: Bucket, unseen: list[Path], cache: Path, tmp_path: Path
 ) -> None:
     """Files are written in order, and fetched once."""
     url = f"{s3.url}/some/model"
@@ -83,16 +77,9 @@ def test_it_is_saved_and_loaded(
     assert loaded.save(url) == Url(url)  # where its models come from
     again = oodzoo.load(url, device="cpu")
     np.testing.assert_array_equal(again.predict_proba(unseen), expected)
-    folder = tmp_path / "copy"  # copied by other tools
-    keys = s3.keys()
-    for key in keys:
-        file = folder / key.removeprefix("some/model/")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(s3.get(key))
-    assert oodzoo.load(folder).provenance == predictor.provenance
-    other.save(folder)
-    assert oodzoo.load(folder).provenance == other.provenance
-    assert len(list(folder.glob("version-*"))) == 1
+    uri = (tmp_path / "a model").as_uri()
+    assert predictor.save(uri) == tmp_path / "a model" == parse_location(uri)
+    assert oodzoo.load(uri).provenance == predictor.provenance
 
 
 @pytest.mark.parametrize("is_copied", [False, True])
@@ -106,34 +93,22 @@ def test_a_predictor_is_replaced(
     else:
         predictor.save(url)
     assert models(url) == [model.name for model in predictor.models]
-    write_file(Url(url) / "notes.txt", b"mine")
-    before = set(paths(url)) - {"predictor.json", "README.md", "notes.txt"}
+    before = set(paths(url)) - {"predictor.json", "README.md"}
+    # what killed processes left is removed a day later
+    now, yesterday = (f"version-{int(time.time()) - ago:08x}00000000" for ago in (0, 25 * 3600))
+    for name in ("notes.txt", f"{now}/head.safetensors", f"{yesterday}/head.safetensors"):
+        write_file(Url(url) / name, b"mine")
     other.save(url)
     assert models(url) == ["mlp_glyphs_augmented"]
     after = set(paths(url))
-    assert not before & after
-    assert len(after) == 6
-    assert "notes.txt" in after
+    assert not {*before, f"{yesterday}/head.safetensors"} & after
+    assert {"notes.txt", f"{now}/head.safetensors"} < after
+    assert len(after) == 7
     assert content(url, "README.md").decode() == model_card(other._parts(), url)
     write_file(Url(url) / "README.md", b"mine")
     with pytest.warns(UserWarning, match=rf"'{url}/README.md' was edited.* and is kept"):
         predictor.save(url)
     assert content(url, "README.md") == b"mine"
-
-
-def test_what_killed_processes_left_is_removed_a_day_later(
-    predictor: oodzoo.Predictor, url: str
-) -> None:
-    predictor.save(url)
-    now = f"{int(time.time()):08x}"
-    yesterday = f"{int(time.time()) - 25 * 3600:08x}"
-    for then in (now, yesterday):
-        write_file(Url(url) / f"version-{then}00000000/head.safetensors", b"half")
-    predictor.save(url)
-    left = {path.partition("/")[0] for path in paths(url)}
-    assert f"version-{now}00000000" in left
-    assert f"version-{yesterday}00000000" not in left
-    assert len(left) == 4
 
 
 def test_a_predictor_that_is_replaced_while_it_is_read(
@@ -191,7 +166,7 @@ def test_a_missing_changed_or_outer_file(
     predictor: oodzoo.Predictor, url: str, cache: Path
 ) -> None:
     predictor.save(url)
-    for path in set(paths(url)) - {"predictor.json", "README.md"}:
+    for path in [name for name in paths(url) if name.endswith("head.safetensors")]:
         file = next(f for f in list_files(Url(url)) if f.url.endswith(path))
         whole = cached_file(file).read_bytes()
         write_file(Url(url) / path, whole[:-1] + bytes([whole[-1] ^ 1]))
@@ -211,41 +186,15 @@ def test_a_missing_changed_or_outer_file(
     assert not list(cache.rglob("evil"))
 
 
-def test_a_file_url_is_a_folder(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
-    uri = (tmp_path / "a model").as_uri()
-    assert predictor.save(uri) == tmp_path / "a model" == parse_location(uri)
-    assert oodzoo.load(uri).provenance == predictor.provenance
-
-
-LOAD = """
-import os, sys, oodzoo
-predictor = oodzoo.load(sys.argv[1], device="cpu")
-print(predictor.models[0].spec.folder.parent, flush=True)
-sys.stdin.read()
-os.path.exists(predictor.models[0].spec.file) or sys.exit("its files are gone")
-"""
-
-
-def test_the_folder_of_a_process_ends_with_it(
-    predictor: oodzoo.Predictor,
-    s3: Bucket,
-    process: Callable[..., subprocess.Popen[str]],
-    monkeypatch: pytest.MonkeyPatch,
+def test_what_killed_processes_left_in_the_cache(
+    predictor: oodzoo.Predictor, url: str, cache: Path
 ) -> None:
-    monkeypatch.setattr(remote, "_NEW_SECONDS", 0)
-    url = f"{s3.url}/model"
     predictor.save(url)
-    killed, living = process(LOAD, url), process(LOAD, url)
-    folders = []
-    for child in (killed, living):
-        assert child.stdout is not None
-        folders.append(Path(child.stdout.readline().strip()))
-        assert folders[-1].is_dir()
-        os.utime(folders[-1], (0, 0))
-    killed.kill()
-    killed.wait()
-    oodzoo.load(url)  # in this process, which removes what the killed one left
-    assert [folder.exists() for folder in folders] == [False, True]
-    living.communicate()
-    assert living.returncode == 0
-    assert not folders[1].exists()
+    killed, living, new = (cache / "predictors" / name for name in ("killed", "living", "new"))
+    for folder in (killed, living, new):
+        folder.mkdir(parents=True)
+    with locked(living):
+        for folder in (killed, living):
+            os.utime(folder, (0, 0))
+        oodzoo.load(url)
+        assert [folder.exists() for folder in (killed, living, new)] == [False, True, True]

@@ -84,20 +84,6 @@ def test_lines(content: bytes, null: bool, expected: list[tuple[int, bytes]]) ->
     assert found == expected
 
 
-def test_a_group_is_what_is_there_to_read() -> None:
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as stream, os.fdopen(writing, "wb", 0) as pipe:
-        groups = read_lines(stream)
-        pipe.write(b"a.png\nb.png\nc.p")
-        assert [line.text for line in next(groups)] == ["a.png", "b.png"]
-        pipe.write(b"ng\n")
-        assert next(groups) == [Line(3, "c.png")]
-        pipe.write(b"d.png")
-        pipe.close()
-        assert next(groups) == [Line(4, "d.png")]
-        assert list(groups) == []
-
-
 def test_files_folders_and_lines_that_name_nothing(
     tmp_path: Path, write_image: WriteImage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
