@@ -35,10 +35,10 @@ def test_what_is_recommended_for_each_domain_has_its_accuracy_there() -> None:
         low, high = best.interval or (-1, -1)
         assert 0 <= low <= best.average <= high <= 100
     result = evaluated()
-    best = np.array(list(result.recommended.domains.values()))
+    values = np.array(list(result.recommended.domains.values()))
     tied = {}
     for name in ("single", "pool", "ensemble", "selection"):
-        gains = best - np.array(list(result.rows[name].measure("accuracy").values()))
+        gains = values - np.array(list(result.rows[name].measure("accuracy").values()))
         error = gains.std(ddof=1) / np.sqrt(len(gains))
         if name != result.recommended.choice and abs(gains.mean()) <= error + 1e-9:
             tied[name] = result.rows[name].average
@@ -158,10 +158,9 @@ def test_standard_error_over_trials() -> None:
 def test_the_rule_of_domainbed_can_be_chosen() -> None:
     options: dict[str, Any] = {"protocol": "domainbed", "trials": 2, "draws": 3, "steps": 20}
     data = zoo(n=25, n_domains=3)
-    one, other = (
-        oodzoo.evaluate(*data, top_k=1, baselines=False, **options, selection=rule, **more)
-        for rule, more in (("training-domain", {"with_target": True}), ("oracle", {}))
-    )
+    options |= {"top_k": 1, "baselines": False}
+    one = oodzoo.evaluate(*data, **options, selection="training-domain", with_target=True)
+    other = oodzoo.evaluate(*data, **options, selection="oracle")
     assert one.by_rule == other.by_rule
     assert one.ensemble == one.by_rule["training-domain"]["ensemble"]
     assert other.ensemble == other.by_rule["oracle"]["ensemble"]
@@ -212,10 +211,11 @@ def test_the_events_of_an_evaluation() -> None:
     done, totals = zip(*heard.steps(), strict=True)
     assert len(set(totals)) == 1
     assert (list(done), done[-1]) == (sorted(set(done)), totals[0])
-    expected = {"recommended/accuracy": result.recommended.average}
-    for name, row in {**result.rows, "recommended": result.recommended}.items():
-        by_domain = row.domains if name == "recommended" else row.measure("accuracy")
-        expected[f"{name}/accuracy"] = row.average
+    expected: dict[str, float] = {}
+    rows = {name: (row.average, row.measure("accuracy")) for name, row in result.rows.items()}
+    rows["recommended"] = (result.recommended.average, result.recommended.domains)
+    for name, (average, by_domain) in rows.items():
+        expected[f"{name}/accuracy"] = average
         expected |= {f"{name}/accuracy_by_domain/{d}": value for d, value in by_domain.items()}
     assert heard.metrics("evaluation") == pytest.approx(expected)
     assert heard.outline() == [("evaluation", "start"), ("evaluation", "done")]

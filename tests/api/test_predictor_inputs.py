@@ -197,9 +197,9 @@ def test_paths_images_and_arrays_are_equivalent(
     for call in (predictor.predict, predictor.preprocess):
         with pytest.raises(InputError, match=r"cannot read the image .*b\.png"):
             call([unseen[0], bad])
-    for given in (bad, tmp_path):
+    for place in (bad, tmp_path):
         with pytest.raises(InputError, match=r"none of the images can be read; first .*b\.png': "):
-            predictor.predict(given)
+            predictor.predict(place)
     (tmp_path / "a.png").write_bytes(unseen[0].read_bytes())
     with pytest.raises(InputError, match=r"cannot read the image .*b.png.*use stream"):
         predictor.score(tmp_path, ["0", "1"])
@@ -347,9 +347,9 @@ def test_texts_on_the_command_line(run: Any, made: Made, tmp_path: Path) -> None
     assert "cannot read 'line 2': the text is blank" in done.err
     result = oodzoo.test(model, tmp_path / "new.csv", columns=COLUMNS)
     assert (result.noun, result.images, len(result.domains)) == ("text", 90, 3)
-    file = tmp_path / "named.csv"  # the columns have their own names; without domains
-    new.rename(columns={"review": "text", "stars": "label"}).to_csv(file, index=False)
-    assert oodzoo.test(model, file).confusion == result.confusion
+    named = tmp_path / "named.csv"  # the columns have their own names; without domains
+    new.rename(columns={"review": "text", "stars": "label"}).to_csv(named, index=False)
+    assert oodzoo.test(model, named).confusion == result.confusion
     for content, words in (("\n", "none of the texts can be read"), ("", "has no texts")):
         blank.write_text(content)
         assert words in run("predict", model, blank).err

@@ -71,7 +71,7 @@ class Decided:
     def parts(self, *, of_heads: bool = True) -> list[Any]:
         """All but what depends on the test domain: predictions of it, and the figures of it."""
         heads = self.heads
-        every = [heads.alone, heads.candidates] if of_heads else []
+        every: list[Any] = [heads.alone, heads.candidates] if of_heads else []
         found: list[Any] = [self.ranking, heads.domains] if of_heads else []
         found += [
             (name, head.setting, head.out_of_fold) for some in every for name, head in some.items()
@@ -150,7 +150,8 @@ def test_a_class_that_only_the_test_domain_has_changes_nothing() -> None:
     more[np.flatnonzero(domains == TEST)[:5]] = -1  # sorts before all others
     one, two = (Decided(ArraySource(features, labels, domains)) for labels in (y, more))
     for row, twin in zip(one.ranking.rows, two.ranking.rows, strict=True):
-        assert (row.model, twin.score) == (twin.model, pytest.approx(row.score, rel=1e-9))
+        assert row.model == twin.model
+        assert row.score == pytest.approx(twin.score, rel=1e-9)
         assert all(fold.skipped == () for fold in twin.folds)
     # The new class is the first of the heads, and they never predict it.
     for name, head in two.heads.candidates.items():
@@ -159,8 +160,8 @@ def test_a_class_that_only_the_test_domain_has_changes_nothing() -> None:
         assert np.isneginf(head.test[:, 0]).all()
         np.testing.assert_array_equal(head.test[:, 1:], one.heads.candidates[name].test)
     assert same(one.parts(of_heads=False), two.parts(of_heads=False))
-    for name, cell in one.scores.items():
-        assert two.scores[name].accuracy < cell.accuracy
+    for way, cell in one.scores.items():
+        assert two.scores[way].accuracy < cell.accuracy
 
 
 # --- with unlabelled images of the test domain --------------------------------------------------

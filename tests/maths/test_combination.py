@@ -264,7 +264,8 @@ def test_a_pool_is_the_weighted_mean_of_its_heads(shifted: ArraySource, kind: Ki
     if final.adaptive is not None:
         assert final.adaptive.base is final.head
         assert final.adaptive.standardised.weights.any()
-    n_outputs, expected = len(shifted.classes), 0.0
+    n_outputs = len(shifted.classes)
+    expected: Any = 0.0
     of_models = dict.fromkeys(pool.models, 0.0)
     for member, weight in zip(pool.members, pool.weights, strict=True):
         samples = Columns.all_of(shifted, [member.model]).samples(shifted, shifted.domains)

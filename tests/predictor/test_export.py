@@ -150,7 +150,7 @@ def test_fixed_batch_sizes_and_what_is_not_written(
         (["n4"], {"raw": True}, "model 'n4' .*batch size of 4, but the raw form.*without --raw"),
         ([odd.name], {"raw": True}, "model .*resizes images with 'lanczos'.*without --raw"),
     ):
-        refused(says, oodzoo.fit(store, models=models), **options)  # type: ignore[arg-type]
+        refused(says, oodzoo.fit(store, models=models), **options)
     refused("head takes features, not an image", predictor, head_only=True, raw=True)
     for head_only in (False, True):
         refused("is a folder; name a file, such", predictor, to=tmp_path, head_only=head_only)

@@ -143,7 +143,7 @@ def test_a_file_outside_the_folder(folder: Path, kind: str, name: str) -> None:
     shutil.copy(folder / "models" / f"{RESNET}.onnx", folder.parent / "model.onnx")
     for source in ("onnx/../model.onnx", "hf/./..", "timm/local-dir:/"):
         whole = (folder / "predictor.json").read_text()
-        edit(folder, lambda document, to=source: document["models"][0].update(source=to))  # type: ignore[misc]
+        edit(folder, lambda document, to=source: document["models"][0].update(source=to))
         assert source in refused(folder, "which is not among its files; fit again")
         (folder / "predictor.json").write_text(whole)
     outside = folder.parent / "outside" / Path(name).name
