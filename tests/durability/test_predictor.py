@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.killing import Children, children, needs_fork
@@ -48,34 +47,50 @@ def command(*arguments: str) -> None:
     assert not ended.value.code
 
 
+def content(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
 @needs_fork
-def test_a_predictor_is_missing_the_old_or_the_new_one(
+def test_a_new_predictor_is_complete_or_missing(
+    saved: Path, kill: Children, tmp_path: Path
+) -> None:
+    moment = 1
+    while kill.killed(moment, f"{HERE}:save", saved, folder := tmp_path / f"{moment}" / "model"):
+        assert not folder.exists(), moment
+        oodzoo.load(saved).save(folder)
+        assert content(folder) == content(saved), moment
+        assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
+        moment += 1
+    assert content(folder) == content(saved)
+    assert moment > 8
+
+
+@needs_fork
+def test_a_replaced_predictor_is_the_old_or_the_new_one(
     saved: Path, other: oodzoo.Predictor, kill: Children, tmp_path: Path
 ) -> None:
-    """Replaced twice: the files of the first are in its folder, those of the second below it."""
-    single = other.save(tmp_path / "other")
-    start: Path | None = None
-    old: list[str] | None = None
-    for number, source in enumerate((saved, single, saved)):
-        new, seen = models(source), list[Any]()
+    """Twice: the files of the first predictor are in its folder, those of the second below it."""
+    start = single = other.save(tmp_path / "other")
+    old, new = models(single), models(saved)
+    for source in (saved, single):
+        moment, seen = 1, []
         while True:
-            folder = tmp_path / f"{number}-{len(seen)}" / "model"
-            if start is not None:
-                shutil.copytree(start, folder)
-            if not kill.killed(len(seen) + 1, f"{HERE}:save", source, folder):
+            folder = shutil.copytree(start, tmp_path / f"{source.name}{moment}" / "model")
+            if not kill.killed(moment, f"{HERE}:save", source, folder):
                 break
-            seen.append(models(folder) if folder.exists() else None)
+            seen.append(models(folder))
             oodzoo.load(source).save(folder)
-            assert models(folder) == new, seen
-            files = {path.name for path in folder.rglob("*") if path.is_file()} - {".lock"}
-            assert files == {path.name for path in source.rglob("*") if path.is_file()}, seen
-            assert [path.name for path in folder.parent.iterdir()] == ["model"], seen
+            assert models(folder) == new, moment
+            assert len(content(folder)) == len(content(source) | {".lock"}), moment
+            assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
+            moment += 1
         assert models(folder) == new
-        before = seen.index(new) if new in seen else len(seen)
+        before = seen.index(new)
         assert seen == [old] * before + [new] * (len(seen) - before)
         assert before > 8
-        assert start is None or len(seen) - before > 2
-        start, old = folder, new
+        assert len(seen) - before > 2
+        start, old, new = folder, new, old
 
 
 def models(folder: Path | str) -> list[str]:

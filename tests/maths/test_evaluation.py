@@ -26,7 +26,6 @@ from oodzoo.combining.evaluation.learning_curve import (
     places,
     with_fewer_domains,
 )
-from oodzoo.combining.evaluation.protocol import few_samples
 from oodzoo.combining.evaluation.rows import (
     BINS,
     accuracy,
@@ -175,16 +174,6 @@ def _by_hand(kind: Kind, X: Any, y: Any, domains: Any, test: str) -> Any:
             )
         values.append(np.mean(quality))
     return fit(X[train], y[train], X[~train], grid[int(np.argmax(values))])
-
-
-def test_a_class_with_few_samples_in_a_domain_is_said_in_one_line() -> None:
-    features, y, domains = zoo(n=18)
-    labels, places = np.asarray(y), np.asarray(domains)
-    rare = np.flatnonzero((places == places[0]) & (labels == labels[0]))
-    kept = np.delete(np.arange(len(labels)), rare[2:])
-    some = ArraySource({m: x[kept] for m, x in features.items()}, labels[kept], places[kept])
-    assert "has 2 samples in domain" in few_samples(some)
-    assert few_samples(ArraySource(features, y, domains)) == ""
 
 
 @pytest.mark.parametrize("groups", [None, [f"g{row // 3}" for row in range(48)]])
