@@ -1,24 +1,22 @@
-"""The result of a test: as JSON, text and a table; its interval, and what was promised."""
+"""The result of a test: JSON, text, intervals, what was promised, and what to do next."""
 
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.predictor.assessment.result import Promise, promise_of
-from oodzoo.predictor.assessment.testing import Z, metric_interval, wilson
+from oodzoo.predictor.assessment.advice import next_steps
+from oodzoo.predictor.assessment.result import Missed, Part, Promise, promise_of
+from oodzoo.predictor.assessment.testing import Z, metric_interval
 from oodzoo.predictor.parts import Provenance
-from oodzoo.tasks import Kind
-from oodzoo.tasks.metrics import metric
+from oodzoo.tasks.diagnosis.classes import diagnose_classes
 
 # --- text and JSON -------------------------------------------------------------------------------
 
@@ -61,18 +59,6 @@ def test_texts(result: oodzoo.TestResult) -> None:
 # --- intervals -----------------------------------------------------------------------------------
 
 
-@given(n=st.integers(1, 500), share=st.floats(0, 1))
-def test_the_ends_are_as_far_from_the_accuracy_as_the_quantile_says(n: int, share: float) -> None:
-    """Wilson's ends are the accuracies q for which |p - q| is z standard errors of q."""
-    correct = round(share * n)
-    p = correct / n
-    low, high = wilson(correct, n)
-    assert 0 <= low <= p <= high <= 1
-    for end in (low, high):
-        if 0 < end < 1:
-            assert abs(p - end) == pytest.approx(Z * math.sqrt(end * (1 - end) / n), abs=1e-9)
-
-
 def test_the_interval_is_that_of_scipy() -> None:
     assert pytest.approx(stats.norm.ppf(0.95)) == Z
     found = stats.binomtest(37, 50).proportion_ci(0.9, method="wilson")
@@ -81,26 +67,6 @@ def test_the_interval_is_that_of_scipy() -> None:
     assert metric_interval("classification", guess, np.ones(50)) == pytest.approx(expected)
     one = np.array([1.0])
     assert metric_interval("classification", one, one) == pytest.approx((26.99, 100), abs=0.01)
-
-
-@pytest.mark.parametrize("kind", ["regression", "multilabel"])
-def test_other_intervals(kind: Kind) -> None:
-    """They contain the truth nine times of ten; where all contribute the same there is none."""
-    rng = np.random.default_rng(0)
-
-    def draw(n: int) -> tuple[np.ndarray, np.ndarray]:
-        score = rng.normal(size=(n, 1))
-        if kind == "regression":
-            return score, score + 0.5 * rng.normal(size=(n, 1))
-        return score, (score + rng.normal(size=(n, 1)) > 0.5).astype(float)
-
-    truth = 100 * metric(kind, *draw(20_000))
-    found = [metric_interval(kind, *draw(150)) for _ in range(200)]
-    assert 0.84 < np.mean([i is not None and i[0] <= truth <= i[1] for i in found]) < 0.96
-    scores, varied = rng.random((8, 1)), np.repeat([[0.0], [1.0]], 4, axis=0)
-    for predicted, labels in ((scores, np.zeros((8, 1))), (varied, varied), (varied[:1],) * 2):
-        assert metric_interval(kind, predicted, labels) is None
-    assert metric_interval(kind, scores, varied) is not None
 
 
 # --- what was promised ---------------------------------------------------------------------------
@@ -151,3 +117,73 @@ def test_a_domain_is_outside_only_if_its_interval_is() -> None:
     assert alone.agrees is None
     assert "that has no interval" in alone.text
     assert promise_of(replace(PROVENANCE, accuracy=None), {}, []) is None
+
+
+CLASSES = ["cat", "dog", "Cat"]
+CONFIDENCE = "Do not take its confidence at its word here"
+
+
+@pytest.fixture
+def good(result: oodzoo.TestResult) -> oodzoo.TestResult:
+    """A result that leaves nothing to do."""
+    return replace(result, overall=confident(400, 0), promise=None)
+
+
+def confident(right: int, wrong: int, sure: Any = 0.99) -> Part:
+    """Cats, of which some are taken for dogs."""
+    n = right + wrong
+    first = np.broadcast_to(sure, n)
+    probabilities = np.stack([first, 1 - first, np.zeros(n)], axis=1)
+    probabilities[right:, :2] = probabilities[right:, 1::-1]
+    y = np.zeros(n, np.int64)
+    paths = [f"{at}.png" for at in range(n)]
+    diagnosis = diagnose_classes(probabilities, y, CLASSES, paths=paths, domains="new")
+    return Part(diagnosis, metric_interval("classification", probabilities.argmax(axis=1), y))
+
+
+def titles(result: oodzoo.TestResult) -> list[str]:
+    return [step.title for step in next_steps(result)]
+
+
+def test_each_problem_has_its_step(good: oodzoo.TestResult) -> None:
+    assert titles(good) == []
+    below = Promise(99.0, (98.0, 100.0), {"tilted": "below", "chalk": "within"})
+    cases: list[tuple[dict[str, Any], str, str]] = [
+        ({"trained_on": ("chalk",)}, "Test on new domains", ""),
+        ({"is_training_data": True}, "Test on new domains", ""),
+        ({"unknown": {"Cat": 3}}, "Settle 1 unknown class", "'Cat': did you mean cat?"),
+        ({"unreadable": (Missed("a", "b", "c"),)}, "Replace 1 unreadable file", ""),
+        ({"promise": below}, "Train with images of 'tilted'", "--adapt"),
+        ({"overall": confident(4, 0)}, "Test more images", ""),
+        (
+            {"overall": replace(good.overall, interval=None)},
+            "Test more images",
+            "There is no interval: one image, or images that all count alike",
+        ),
+        ({"overall": confident(400, 0, 0.6)}, CONFIDENCE, "It is 60.0 % sure on average, but 100"),
+        (
+            # the unsure ones are always right, of the others 60 %
+            {"overall": confident(320, 80, np.repeat([0.6, 0.99], 200))},
+            CONFIDENCE,
+            "It is right on average, but 39.5 points off at a given confidence",
+        ),
+    ]
+    for change, title, words in cases:
+        *_, step = steps = next_steps(replace(good, **change))
+        assert step.title == title
+        assert words in step.text
+        assert len(steps) == 1 or "39.5" in words
+    assert "--adapt" not in next_steps(replace(good, promise=below, adapted=True))[0].text
+
+
+def test_confusions_mistakes_and_confidence_are_named(good: oodzoo.TestResult) -> None:
+    steps = next_steps(replace(good, overall=confident(700, 300)))
+    assert [step.title for step in steps] == [
+        "Tell cat from dog",
+        "Look at the most confident mistakes",
+        CONFIDENCE,
+    ]
+    texts = " ".join(step.text for step in steps)
+    assert "300 of 1,000 images of cat are taken for dog" in texts
+    assert "'700.png' is labelled cat, and predicted as dog with 99 %" in texts
+    assert "99.0 % sure on average, and 70.0 % right" in texts

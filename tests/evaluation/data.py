@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import oodzoo
+from oodzoo.combining.evaluation import Evaluation
 from oodzoo.extraction.importing import import_features
 from oodzoo.extraction.source import StoreSource
 from oodzoo.tasks import Kind
@@ -55,3 +58,9 @@ def stored(folder: Path, features: Any, y: Any, domains: Any) -> StoreSource:
     folder.mkdir(exist_ok=True)
     np.savez(folder / "f.npz", labels=y.astype(str), domains=domains, **features)
     return StoreSource(import_features([folder / "f.npz"], folder / "store"))
+
+
+@cache
+def evaluated(**options: Any) -> Evaluation:
+    """An evaluation of the zoo with few samples. Tests must not change it."""
+    return oodzoo.evaluate(*zoo(n=18), **{"top_k": 2, "baselines": False} | options)

@@ -1,20 +1,43 @@
-"""Results of an evaluation: JSON, data frame and findings."""
+"""Results and advice in words, tables and JSON; constructed, so that each sentence occurs."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.evaluation.data import task_zoo, zoo
-from tests.evaluation.test_rows import row
+from tests.evaluation.data import stored, zoo
+from tests.maths.combinations import Costly
 
 import oodzoo
 from oodzoo.combining.evaluation import Evaluation
-from oodzoo.combining.evaluation.recommended import Recommended, described
+from oodzoo.combining.evaluation.advice import (
+    KINDS,
+    Advice,
+    most_useful,
+    on_budget,
+    on_domains,
+    on_images,
+    on_target,
+    on_tuning,
+)
+from oodzoo.combining.evaluation.learning_curve import CurvePoint, FewerDomains, LearningCurve
+from oodzoo.combining.evaluation.recommended import (
+    Recommended,
+)
+from oodzoo.combining.evaluation.rows import Aggregation, Cell, Gain, Measures, Row
 from oodzoo.core.errors import InputError
-from oodzoo.tasks import Kind, Task
+
+
+def row(*accuracies: float) -> Row:
+    return Row(
+        {
+            f"d{at}": Cell((Measures(value, value - 1, 2.0),), ("m",), 4)
+            for at, value in enumerate(accuracies)
+        }
+    )
 
 
 def recommended(**changes: Any) -> Recommended:
@@ -47,38 +70,45 @@ def evaluation(**changes: Any) -> Evaluation:
     return Evaluation(**fixed | changes)
 
 
-@pytest.mark.parametrize(("top_k", "trials"), [(2, 1), ((1, 2), 2), ("auto", 1)])
-def test_an_evaluation_survives_json(top_k: Any, trials: int) -> None:
-    features, y, domains = zoo(n=21, n_domains=3)
-    y[np.flatnonzero(domains == "d0")[:5]] = 7
-    result = oodzoo.evaluate(
-        features, y, domains, top_k=top_k, trials=trials, baselines=["logme"], with_target=True
-    )
-    document = json.loads(json.dumps(result.to_dict()))
-    assert document["unseen"] == {"d0": ["7"]}
-    assert document["recommended"]["average"] == result.recommended.average
-    assert document["with_target"]["pool"]["average"] == result.with_target["pool"].average
-    assert document["baselines"] == list(result.baselines)
-    assert "outputs" not in document["single"]
-    again = Evaluation.from_dict(document)
-    assert again == result
-    assert again.to_dict() == result.to_dict()
+# --- rows ----------------------------------------------------------------------------------------
 
 
-def test_a_damaged_recommendation_is_rejected() -> None:
+def test_rows_and_aggregations_survive_json() -> None:
+    cells = row(80.5, 1 / 3).cells
+    cells["d1"] = replace(cells["d1"], milliseconds=2.5, parameters=7)
+    one = Row(cells)
+    document = json.loads(json.dumps(one.to_dict()))
+    assert document["trials"] == {"d0": [[80.5, 79.5, 2.0]], "d1": [[1 / 3, 1 / 3 - 1, 2.0]]}
+    assert document["milliseconds"] == {"d0": None, "d1": 2.5}
+    assert document["parameters"] == {"d0": None, "d1": 7}
+    assert Row.from_dict(document) == one
+    both = Aggregation(one, row(3.0, 4.0), {"d0": 0.5, "d1": 1.0})
+    assert Aggregation.from_dict(json.loads(json.dumps(both.to_dict()))) == both
+    with pytest.raises(InputError, match="the evaluation"):
+        Row.from_dict(document | {"trials": {"d0": [["high", 1.0, 2.0]]}})
+
+
+# --- what is recommended -------------------------------------------------------------------------
+
+
+def test_damaged_recommendations_are_rejected() -> None:
     document = evaluation().to_dict()
     broken = document | {"recommended": document["recommended"] | {"average": "high"}}
     with pytest.raises(InputError, match="the evaluation"):
         Evaluation.from_dict(broken)
-    with pytest.raises(ValueError, match=r"a choice must be one of single, pool, .* got 'best'"):
-        recommended(choice="best")
-    with pytest.raises(ValueError, match="got 'none'"):
-        recommended(choices={"d0": "pool", "d1": "none"})
-    with pytest.raises(ValueError, match="of the same domains"):
-        recommended(choices={"d0": "pool"})
+    for changes, says in (
+        ({"choice": "best"}, r"a choice must be one of single, pool, .* got 'best'"),
+        ({"choices": {"d0": "pool", "d1": "none"}}, "got 'none'"),
+        ({"choices": {"d0": "pool"}}, "of the same domains"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            recommended(**changes)
 
 
-def test_findings_name_the_recommendation_and_compare_it() -> None:
+# --- findings ------------------------------------------------------------------------------------
+
+
+def test_findings() -> None:
     baselines = {"random_features": row(82.0, 90.0), "oracle": row(90.0, 91.0)}
     found = evaluation(baselines=baselines, with_target={"pool": row(91.0, 92.0)}).findings()
     assert found == [
@@ -101,95 +131,14 @@ def test_findings_name_the_recommendation_and_compare_it() -> None:
     assert evaluation().findings() == [found[0], found[2]]
     same = recommended(choices={"d0": "pool", "d1": "pool"})
     assert evaluation(recommended=same).findings() == [found[0]]
-
-
-@pytest.mark.parametrize(
-    ("choice", "models", "words"),
-    [
-        ("single", ("m",), "m"),
-        ("pool", ("m",), "m"),
-        ("pool", ("m", "n"), "a pool of heads of 2 models"),
-        ("ensemble", ("m", "n", "o"), "all features of 3 models"),
-        ("selection", ("m", "n"), "the features selected from 2 models"),
-    ],
-)
-def test_the_recommendation_is_described(choice: str, models: tuple[str, ...], words: str) -> None:
-    assert described(choice, models) == words
-    line = evaluation(recommended=recommended(choice=choice, models=models)).findings()[0]
-    assert line.startswith(f"Recommended: {words}. ")
-    assert f"{choice.capitalize()} " not in line  # its own row is not compared with it
-    assert line.count(" %") == 4
-
-
-def test_findings_name_ties_and_classes_of_one_domain() -> None:
-    baselines = {"random_features": row(84.04, 90.0), "oracle": row(86.0, 90.0)}
-    _, oracle, _, random = evaluation(baselines=baselines).findings()
+    equal = {"random_features": row(84.04, 90.0), "oracle": row(86.0, 90.0)}
+    _, oracle, _, random = evaluation(baselines=equal).findings()
     assert oracle.startswith("That is equal to the best single model")
     assert "of the features, equal to as many random ones (87.0 %)" in random
-    lines = evaluation(unseen={"d0": ("x",), "d1": ("y", "z")}).findings()[2:]
-    assert lines == [
+    assert evaluation(unseen={"d0": ("x",), "d1": ("y", "z")}).findings()[2:] == [
         "The class 'x' occurs only in domain 'd0' and is always misclassified there.",
         "The classes 'y', 'z' occur only in domain 'd1' and are always misclassified there.",
     ]
-
-
-def test_all_rows_by_name() -> None:
-    full = evaluation(baselines={"oracle": row(90.0, 91.0)}, with_target={"pool": row(91.0, 92.0)})
-    assert list(full.rows) == [
-        "single", "pool", "ensemble", "selection", "pool_with_target", "oracle"
-    ]  # fmt: skip
-    assert full.oracle == row(90.0, 91.0)
-    assert evaluation().oracle is None
-    for name, line in zip(full.rows, str(full).splitlines()[2:], strict=False):
-        assert line.split()[:2] == [name, f"{full.rows[name].average:.1f}"]
-
-
-def test_frame() -> None:
-    pytest.importorskip("pandas", reason="pandas is an extra")
-    result = oodzoo.evaluate(*zoo(n=12, n_domains=3), top_k=(1, 2), baselines=False)
-    frame = result.to_frame()
-    assert len(frame) == 3 * (4 + 2 * 2)
-    assert set(frame.row) == {"single", "pool", "ensemble", "selection"}
-    line = frame[(frame.row == "single") & (frame.domain == "d2")].iloc[0]
-    assert line.accuracy == result.single.measure("accuracy")["d2"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("regression", "it explains {:.1f} % of the variance in unseen domains"),
-        ("multilabel", "it has an average precision of {:.1f} % in unseen domains"),
-    ],
-)
-def test_evaluations_of_other_tasks_survive_json(kind: Kind, words: str) -> None:
-    data = task_zoo(kind, n=15, n_domains=3)
-    result = oodzoo.evaluate(*data, task=kind, top_k=(1, 2), baselines=["logme"])
-    document = json.loads(json.dumps(result.to_dict()))
-    assert (document["task"], document["metric"]) == (kind, Task(kind).metric)
-    second = Task(kind).second_metric
-    for name in ("single", "pool", "ensemble", "selection", "oracle"):
-        assert document[name]["average"] == result.rows[name].average
-        assert document[name][second]["domains"] == result.rows[name].measure(second)
-        assert "calibration_error" not in document[name]
-        averages = {
-            output: {measure: each["average"] for measure, each in measures.items()}
-            for output, measures in document[name]["outputs"].items()
-        }
-        assert averages == result.rows[name].outputs
-        assert len(averages) == 2
-    again = Evaluation.from_dict(document)
-    assert again == result
-    assert again.to_dict() == result.to_dict()
-    assert words.format(result.recommended.average) in result.findings()[0]
-    assert f"single/{Task(kind).metric}" in result.metrics
-    pytest.importorskip("pandas")
-    assert {Task(kind).metric, second} <= set(result.to_frame().columns)
-
-
-def test_documents_without_a_task_are_of_classes() -> None:
-    document = evaluation().to_dict()
-    assert (document.pop("task"), document.pop("metric")) == ("classification", "accuracy")
-    assert Evaluation.from_dict(document) == evaluation()
 
 
 def test_numbers_that_are_predicted_worse_than_by_their_mean() -> None:
@@ -203,38 +152,149 @@ def test_numbers_that_are_predicted_worse_than_by_their_mean() -> None:
     assert evaluation(recommended=recommended(domains=domains)).caution == ""
 
 
-# --- notebooks -----------------------------------------------------------------------------------
+# --- a mapping, and what notebooks show ----------------------------------------------------------
 
 
 def test_an_evaluation_is_a_mapping_of_rows() -> None:
     found = evaluation(baselines={"oracle": row(90.0, 95.0)}, with_target={"pool": row(88.0, 92.0)})
+    names = ["single", "pool", "ensemble", "selection", "pool_with_target", "oracle"]
+    assert (list(found), len(found)) == (names, 6)
     assert {name: found[name] for name in found} == found.rows
-    assert len(found) == len(found.rows) == 6
-    assert "oracle" in found
-    assert "recommended" not in found
+    assert found.oracle == row(90.0, 95.0)
+    assert evaluation().oracle is None
+    assert ("oracle" in found, "recommended" in found) == (True, False)
     with pytest.raises(KeyError, match="the evaluation has no row 'orakel'; did you mean oracle"):
         found["orakel"]
+    for name, line in zip(found.rows, str(found).splitlines()[2:], strict=False):
+        assert line.split()[:2] == [name, f"{found.rows[name].average:.1f}"]
+    drawn = found.plot().svg
+    assert all(f">{name}</text>" in drawn for name in ("d0", "d1", "Pool"))
 
 
-def test_repr_is_short_whatever_the_names() -> None:
-    found = evaluation()
-    assert repr(found) == (
+def test_what_notebooks_show_is_short_whatever_the_names() -> None:
+    found = row(80.0, 90.0)
+    assert repr(found) == "Row(accuracy 85.0 %: d0 80.0, d1 90.0)"
+    assert repr(found.cells["d0"]).startswith("Cell(80.0 %: ")
+    assert found._repr_html_().count("<tr>") == 3
+    long = Row({f"<domain {at}>" * 30: found.cells["d0"] for at in range(40)})
+    assert len(repr(long)) < 400
+    assert "<domain" not in long._repr_html_()
+    assert repr(evaluation()) == (
         "Evaluation(2 test domains: recommended pool of 2 models, 88.0 %; single 85.0, pool 88.5, "
         "ensemble 87.5, selection 87.0 %)"
     )
-    long = recommended(choice="single", models=("name\n" * 99,))
-    assert len(repr(evaluation(recommended=long))) < 400
     assert repr(recommended()) == "Recommended(pool of 2 models, 88.0 %)"
-
-
-def test_html_shows_what_is_recommended_all_rows_and_the_findings() -> None:
-    found = evaluation(recommended=recommended(models=("<b>",), choice="single"))
-    html = found._repr_html_()
-    assert html.count("<tr>") == 2 + len(found)
-    assert html.count("<p>") == len(found.findings())
+    odd = evaluation(recommended=recommended(choice="single", models=("<b>\n" * 99,)))
+    assert len(repr(odd)) < 400
+    html = odd._repr_html_()
+    assert html.count("<tr>") == 2 + len(odd)
+    assert html.count("<p>") == len(odd.findings())
     assert "<b>" not in html
 
 
-def test_plot_has_a_lane_for_each_row_and_domain() -> None:
-    drawn = evaluation().plot().svg
-    assert all(f">{name}</text>" in drawn for name in ("d0", "d1", "Pool"))
+TIMES = {"poor": 1.0, "best": 1.0, "fair": 1.0, "good": 1.0}
+
+
+def curve(*averages: float, spread: float = 0.0, metric: str = "accuracy") -> LearningCurve:
+    points = [
+        CurvePoint(10.0 * 2**number, value, {"a": value, "b": value + spread * number})
+        for number, value in enumerate(averages)
+    ]
+    return LearningCurve(tuple(points), "m", metric)
+
+
+def domains(**pairs: tuple[float, float]) -> FewerDomains:
+    fewer, every = ({name: pair[at] for name, pair in pairs.items()} for at in range(2))
+    return FewerDomains(3, fewer, every)
+
+
+GROWN = "training images per class, the accuracy of the top model rose by"
+SPREAD = curve(80.0, 82.0, spread=9.0)  # gains of 2 and 11
+
+WORDS: list[tuple[Advice, float | None, str]] = [
+    (on_budget(20, "m", 65.6, 75.9, 12.4), -10.3,
+     "With at most 20 ms per image (--max-ms 20): m, 65.6 %, 10.3 points less, 12 times as fast."),
+    (on_budget(0.35, "m", 76.9, 75.9, 2.46), 1.0, "1.0 points more, 2.5 times as fast."),
+    (on_budget(42, "net", 80.41, 80.4, 2.2, "explained_variance"), 0.01,
+     "net, 80.4 %, the same explained variance, 2.2 times as fast."),
+    (on_images(curve(80.0, 82.3)), 2.3,
+     (f"From 10 to 20 {GROWN} 2.3 points: more images would probably help. Add them to the data "
+     "and run the same command again.")),
+    (on_images(curve(80.0, 81.0, 81.2)), 0.2,
+     f"From 20 to 40 {GROWN} 0.2 points: more images of the same domains would hardly help."),
+    (on_images(curve(80.0, 79.0, metric="explained_variance")), -1.0,
+     ("From 10 to 20 training images, the explained variance of the top model fell by 1.0 "
+     "points: more images of the same domains would hardly help.")),
+    (on_images(SPREAD), 2.0, "noise between test domains: it is unclear whether more images"),
+    (on_domains(domains(a=(70, 73), b=(80, 83)), "accuracy"), 3,
+     ("Training on 3 domains instead of 2 raised the accuracy of the top model by 3.0 points: "
+     "labelled images of a further domain would probably help")),
+    (on_domains(domains(a=(70, 69)), "explained_variance"), -1,
+     ("lowered the explained variance of the top model by 1.0 points: labelled images of a "
+     "further domain would hardly help")),
+    (on_domains(domains(a=(70, 74), b=(80, 79)), "accuracy"), 1.5,
+     "it is unclear whether labelled images"),
+    (on_target(None, 80.0), None, "--with-target"),
+    (on_target(82.0, 75.9), 6.1, "82.0 %, 6.1 points more: if you have some, use oodzoo fit STORE"),
+    (on_target(75.0, 75.9), -0.9, "the pool reaches 75.0 %, 0.9 points less."),
+    (on_tuning(None), None, "--tune --data DATA"),
+    (on_tuning(Gain("pool", 3.0, 1.0, 5.0), "Pool", recommended=True), 3,
+     "gives 3.0 points more than Pool: oodzoo fit STORE --choose single"),
+    (on_tuning(Gain("pool", 0, 1, 0), "Pool"), 0, "gives the same as Pool."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("advice", "gain", "words"), WORDS)
+def test_in_words(advice: Advice, gain: float | None, words: str) -> None:
+    assert advice.gain == (None if gain is None else pytest.approx(gain))
+    assert words in advice.text
+    assert advice.text.endswith(words) or not words.endswith(".")
+
+
+def test_the_most_useful_advice_is_about_data_and_the_first_budget() -> None:
+    images, more = Advice("more_images", "i", 0.2), Advice("more_domains", "d", 3.0)
+    target = Advice("target_images", "t", 9.0)
+    half, tenth = Advice("budget", "half", -1.0), Advice("budget", "tenth", -20.0)
+    assert most_useful([images, more, target, half, tenth]) == [more, half]
+    assert most_useful([target]) == []
+    with pytest.raises(ValueError, match="got 'luck'"):
+        Advice("luck", "")
+    assert "oodzoo" not in on_tuning(Gain("pool", 1, 2, 1)).text
+
+
+# --- measured ------------------------------------------------------------------------------------
+
+
+def kinds(result: Evaluation) -> list[str]:
+    return [each.kind for each in result.advice]
+
+
+def test_the_advice_of_a_store(tmp_path: Path) -> None:
+    result = oodzoo.evaluate(stored(tmp_path, *zoo(n=21)), top_k=2, baselines=False)
+    assert kinds(result) == list(KINDS[:4])  # no time per image is known
+    images, more, target, tuning = result.advice
+    assert result.learning_curve is not None
+    assert images.gain == result.learning_curve.gain
+    assert more.gain is not None
+    assert (target.gain, tuning.gain) == (None, None)
+    document = json.loads(json.dumps(result.to_dict()))
+    assert Evaluation.from_dict(document) == result
+    best = max((images, more), key=lambda each: each.gain or 0)
+    assert result.findings()[-1] == best.text
+    for key in ("advice", "diagnosis", "learning_curve", "tied", "task", "metric"):
+        del document[key]
+    old = Evaluation.from_dict(document)  # of an earlier version
+    assert (old.advice, old.diagnosis, old.learning_curve) == ((), {}, None)
+    assert (old.tied, old.task) == (result.tied, "classification")
+
+
+def test_less_time_is_what_an_evaluation_within_the_limit_finds() -> None:
+    source = Costly(*zoo(n=21), TIMES)
+    result = oodzoo.evaluate(source, top_k=2, baselines=False)
+    assert "fine_tuning" not in kinds(result)  # there are no images
+    assert len(result.recommended.models) > 1
+    budget = next(each for each in result.advice if each.kind == "budget")
+    max_ms = float(budget.text.split("--max-ms ")[1].split(")")[0])
+    assert max_ms == len(result.recommended.models) / 2
+    within = oodzoo.evaluate(source, top_k=2, baselines=False, max_ms=max_ms).recommended
+    assert budget.gain == pytest.approx(within.average - result.recommended.average)

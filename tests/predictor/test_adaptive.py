@@ -19,8 +19,6 @@ from tests.store.data import rewrite
 import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor import Unreadable, inputs
-from oodzoo.predictor import images as images_module
-from oodzoo.predictor import predictor as module
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +63,11 @@ def test_the_head_is_adapted_to_the_images(
     assert adapted.score(new, truth(new)) >= pool.score(new, truth(new)) - 0.05
 
 
-@pytest.mark.parametrize(("chunks", "again"), [(3, 0), (1, 181 - 64), (0, 181)])
+@pytest.mark.parametrize("chunks", [0, 1])
 def test_a_stream_adapts_first(
     adaptive: oodzoo.Predictor,
     new: list[Path],
     chunks: int,
-    again: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -79,29 +76,13 @@ def test_a_stream_adapts_first(
     bad = tmp_path / "bad.png"
     bad.write_text("no image")
     images = [bad, *new, *new, *new]  # three chunks
-    computed: list[str | None] = []
-
-    def iter_features(*arguments: Any) -> Any:
-        for chunk in images_module.iter_features(*arguments):
-            computed.extend(chunk.paths)
-            yield chunk
-
-    monkeypatch.setattr(module, "iter_features", iter_features)
     first, *found = adaptive.stream(iter(images), adapt=True)
-    assert len(computed) == len(images) + again
     assert isinstance(first, Unreadable)
-    assert [f.position for f in found] == list(range(1, len(images)))
-    assert [f.path for f in found] == [str(path) for path in images[1:]]
+    places = [(f.position, f.path) for f in found]
+    assert places == [(at, str(path)) for at, path in enumerate(images)][1:]
     expected = adaptive.adapted(images).predict_proba(images[1:])
     probabilities: Any = [f.probabilities for f in found if not isinstance(f, Unreadable)]
     np.testing.assert_allclose(probabilities, expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("labels", ["0", "1", "2", "01", "12", "012"])
-def test_batches_of_few_classes(adaptive: oodzoo.Predictor, new: list[Path], labels: str) -> None:
-    some = [path for path in new if path.parent.name in labels]
-    plain = adaptive.score(some, truth(some))
-    assert adaptive.adapted(some).score(some, truth(some)) >= plain - 0.1
 
 
 def test_what_cannot_adapt(adaptive: oodzoo.Predictor, new: list[Path], tmp_path: Path) -> None:
@@ -123,27 +104,16 @@ def test_what_cannot_adapt(adaptive: oodzoo.Predictor, new: list[Path], tmp_path
 
 def test_saved_and_loaded(adaptive: oodzoo.Predictor, new: list[Path], tmp_path: Path) -> None:
     adapted = adaptive.adapted(new)
-    for saved in (adaptive, adapted, adaptive):  # one replaces the other
+    for saved in (adapted, adaptive):  # one replaces the other
         loaded = oodzoo.load(saved.save(tmp_path / "model"), device="cpu")
         np.testing.assert_array_equal(loaded.predict_proba(new), saved.predict_proba(new))
         assert loaded.provenance.adapted == saved.provenance.adapted
         np.testing.assert_array_equal(loaded.adapted(new).head.bias, adapted.head.bias)
         for part in ("plain", "standardised", "base"):
             assert getattr(loaded.adaptive, part).C == getattr(adaptive.adaptive, part).C
-
-
-def test_a_damaged_adaptive_head(adaptive: oodzoo.Predictor, tmp_path: Path) -> None:
-    folder = adaptive.save(tmp_path / "model")
+    folder = adaptive.save(tmp_path / "damaged")
     head, document = folder / "head.safetensors", folder / "predictor.json"
     whole, text = load_file(head), document.read_text()
-
-    def damage(changes: Any, tensors: dict[str, Any]) -> None:
-        save_file({k: v for k, v in {**whole, **tensors}.items() if v is not None}, head)
-        digest = hashlib.sha256(head.read_bytes()).hexdigest()
-        document.write_text(text)
-        rewrite(document, lambda content: content["files"].update({head.name: digest}))
-        rewrite(document, changes)
-
     scalars = r"an adaptive head must have a C for each of plain.*; fit again"
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (id, {"adaptive.rates": np.zeros((2, 2))}, r"'adaptive.rates' must be \(3, 3\), got \(2"),
@@ -152,6 +122,10 @@ def test_a_damaged_adaptive_head(adaptive: oodzoo.Predictor, tmp_path: Path) -> 
         (lambda content: content["adaptive"].update(noise=-1.0), {}, scalars),
     ]
     for changes, tensors, message in cases:
-        damage(changes, tensors)
+        save_file({k: v for k, v in {**whole, **tensors}.items() if v is not None}, head)
+        digest = hashlib.sha256(head.read_bytes()).hexdigest()
+        document.write_text(text)
+        rewrite(document, lambda content, d=digest: content["files"].update({head.name: d}))  # type: ignore[misc]
+        rewrite(document, changes)
         with pytest.raises(InputError, match=message):
             oodzoo.load(folder)

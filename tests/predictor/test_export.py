@@ -19,7 +19,6 @@ from tests.predictor.data import DOMAINS, Y
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.core.errors import MissingPackageError
 from oodzoo.predictor import resizing
 from oodzoo.zoo import ModelSpec
 
@@ -123,16 +122,56 @@ def test_models_of_other_sizes_opsets_types_and_shapes(
     np.testing.assert_allclose(outputs(file, pixels), fitted.predict_proba(unseen), atol=1e-5)
 
 
-def test_a_model_for_one_batch_size(
-    unseen: list[Path], zoo: list[ModelSpec], fit_models: Any, tmp_path: Path
+def test_fixed_batch_sizes_and_what_is_not_written(
+    predictor: oodzoo.Predictor,
+    folder: Path,
+    unseen: list[Path],
+    zoo: list[ModelSpec],
+    fit_models: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    specs = [copied(zoo[at], tmp_path / "zoo", f"n{n}", fixed(n)) for at, n in ((0, 4), (1, 2))]
-    fitted = fit_models([*specs, zoo[2]], "n4", zoo[2].name)
+    file = tmp_path / "out" / "model.onnx"
+    file.parent.mkdir()
+    sizes = [copied(zoo[at], tmp_path / "zoo", f"n{n}", fixed(n)) for at, n in ((0, 4), (1, 2))]
+    lanczos = {"resize": (32, 32), "crop": (32, 32), "interpolation": "lanczos"}
+    odd = replace(zoo[0], geometry=lanczos)
+    fitted = fit_models([*sizes, zoo[2], odd], "n4", zoo[2].name)
     found = outputs(fitted.export(tmp_path / "model.onnx"), fitted.preprocess(unseen[:4]))
     np.testing.assert_allclose(found, fitted.predict_proba(unseen[:4]), atol=1e-5)
-    apart = fit_models(specs)
-    with pytest.raises(InputError, match="'n2' has a fixed batch size of 2, another one of 4"):
-        apart.export(tmp_path / "other.onnx")
+
+    def refused(says: str, exported: oodzoo.Predictor, **options: Any) -> None:
+        with pytest.raises(InputError, match=says):
+            exported.export(options.pop("to", file), **options)
+
+    store = tmp_path / "store of models"
+    for models, options, says in (
+        (["n4", "n2"], {}, "'n2' has a fixed batch size of 2, another one of 4"),
+        (["n4"], {"raw": True}, "model 'n4' .*batch size of 4, but the raw form.*without --raw"),
+        ([odd.name], {"raw": True}, "model .*resizes images with 'lanczos'.*without --raw"),
+    ):
+        refused(says, oodzoo.fit(store, models=models), **options)
+    refused("head takes features, not an image", predictor, head_only=True, raw=True)
+    for head_only in (False, True):
+        refused("is a folder; name a file, such", predictor, to=tmp_path, head_only=head_only)
+    with monkeypatch.context() as patch:
+        patch.setitem(resizing._MODES, "bilinear", {"mode": "nearest"})
+        refused(r"pixels that the ONNX file resizes differ by .* 1\.0; n", predictor, raw=True)
+    other = oodzoo.load(folder, device="cpu")
+    other.loaded()
+    other.head = replace(other.head, weights=1000 * other.head.weights)  # extreme probabilities
+    one = other.loadable_models[0].spec.file  # which changes after it was loaded
+    proto = onnx.load(one)
+    for tensor in proto.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.ndim == 4:  # a convolution
+            flipped = np.ascontiguousarray(array[..., ::-1])
+            tensor.CopyFrom(onnx.numpy_helper.from_array(flipped, tensor.name))
+    onnx.save(proto, one)
+    refused("outputs of the ONNX file differ by .*no file was", other)
+    assert not list(file.parent.iterdir())
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    refused(r'needs the package onnx.*"oodzoo\[onnx\]"', predictor)
 
 
 # --- from an image -------------------------------------------------------------------------------
@@ -160,50 +199,11 @@ def test_the_raw_form(
     assert fitted.export_inputs(raw=True) == {"image": ("height", "width", 3)}
 
 
-def test_errors_of_the_raw_form(
-    zoo: list[ModelSpec],
-    predictor: oodzoo.Predictor,
-    fit_models: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "model.onnx"
-    lanczos = {"resize": (32, 32), "crop": (32, 32), "interpolation": "lanczos"}
-    specs = [replace(zoo[0], geometry=lanczos), copied(zoo[1], tmp_path / "zoo", "n4", fixed(4))]
-    messages = ("resizes images with 'lanczos'", "batch size of 4, but the raw form")
-    for spec, message in zip(specs, messages, strict=True):
-        with pytest.raises(InputError, match=f"model '{spec.name}' .*{message}.*without --raw"):
-            fit_models(specs, spec.name).export(file, raw=True)
-    with pytest.raises(InputError, match="the head takes features, not an image"):
-        predictor.export(file, head_only=True, raw=True)
-    monkeypatch.setitem(resizing._MODES, "bilinear", {"mode": "nearest"})
-    with pytest.raises(InputError, match=r"pixels that the ONNX file resizes differ by .* 1\.0; n"):
-        predictor.export(file, raw=True)
-    assert not file.exists()
-
-
 # --- the head ------------------------------------------------------------------------------------
 
 
-def test_the_head_of_an_image_predictor(
-    predictor: oodzoo.Predictor, store: oodzoo.FeatureStore, tmp_path: Path
-) -> None:
-    file = predictor.export(tmp_path / "head.onnx", head_only=True)
-    names = [model.name for model in predictor.models]
-    for domain in store.domains:
-        features = {name: store.features(name, domain) for name in names}
-        expected = predictor.predict_proba(features)
-        np.testing.assert_allclose(outputs(file, features), expected, atol=1e-5)
-    assert [value.name for value in onnx.load(file).graph.input] == names
-    widths = {model.name: model.feature_dim for model in predictor.models}
-    assert predictor.export_inputs(head_only=True) == {n: (d,) for n, d in widths.items()}
-    assert facts(file)["classes"] == predictor.classes_.tolist()
-    assert facts(file)["inputs"] == {name: {"features": d} for name, d in widths.items()}
-
-
 @pytest.mark.filterwarnings("ignore:.*the mean of the features is")
-@pytest.mark.parametrize("choose", ["pool", "selection", "ensemble"])
-@pytest.mark.parametrize("offset", [0, 1e4])
+@pytest.mark.parametrize(("choose", "offset"), [("pool", 1e4), ("selection", 0), ("ensemble", 1e4)])
 def test_heads_of_any_choice_and_offset(choose: str, offset: float, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = 10.0 ** np.arange(-3, 4) * (rng.normal(size=(90, 7)) + (Y == "yes")[:, None] + offset)
@@ -218,31 +218,6 @@ def test_heads_of_any_choice_and_offset(choose: str, offset: float, tmp_path: Pa
 
 
 # --- what is not written, and examples -----------------------------------------------------------
-
-
-def test_export_errors(
-    predictor: oodzoo.Predictor, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for head_only in (False, True):
-        with pytest.raises(InputError, match=r"is a folder; name a file, such as model.onnx"):
-            predictor.export(tmp_path, head_only=head_only)
-    other = oodzoo.load(folder, device="cpu")
-    other.loaded()
-    other.head = replace(other.head, weights=1000 * other.head.weights)  # extreme probabilities
-    one = other.loadable_models[0].spec.file  # which changes after it was loaded
-    proto = onnx.load(one)
-    for tensor in proto.graph.initializer:
-        array = onnx.numpy_helper.to_array(tensor)
-        if array.ndim == 4:  # a convolution
-            flipped = np.ascontiguousarray(array[..., ::-1])
-            tensor.CopyFrom(onnx.numpy_helper.from_array(flipped, tensor.name))
-    onnx.save(proto, one)
-    with pytest.raises(InputError, match=r"outputs of the ONNX file differ by .*no file was"):
-        other.export(tmp_path / "model.onnx")
-    assert not (tmp_path / "model.onnx").exists()
-    monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingPackageError, match=r'needs the package onnx.*"oodzoo\[onnx\]"'):
-        predictor.export(tmp_path / "model.onnx")
 
 
 def test_examples_of_the_documentation_need_no_oodzoo(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,13 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from PIL import Image
-from scipy.special import expit
-from tests.predictor.data import DOMAINS, Y, rows, truth
+from tests.predictor.data import DOMAINS, Y, rows
 from tests.small_clip import small_clip
 from tests.zoo.data import CROP, VIT, save_checkpoint
 from tests.zoo.small_onnx import require_converter
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.config import ExtractionConfig
-from oodzoo.extraction.extract import run_extraction
-from oodzoo.tasks import Kind
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.layers import with_layer
 
@@ -125,24 +119,6 @@ def test_every_source_and_layers(
     assert names.tolist() == mixed.predict(unseen[:2]).tolist()
 
 
-def test_models_in_half_precision(
-    timm: Any, digits: Path, unseen: list[Path], tmp_path: Path
-) -> None:
-    """They are exported in float32, so probabilities are those of bfloat16 but for its rounding."""
-    config = ExtractionConfig(device="cpu", precision="bfloat16")
-    data = oodzoo.ImageDomains(digits)
-    run_extraction(data, [hub_model(tmp_path)], tmp_path / "store", config)
-    predictor = oodzoo.fit(tmp_path / "store", models=["hub"])
-    assert predictor.loadable_models[0].precision == "bfloat16"
-    session = onnxruntime.InferenceSession(predictor.export(tmp_path / "model.onnx"))
-    (found,) = session.run(None, predictor.preprocess(unseen))
-    assert 1e-6 < np.abs(found - predictor.predict_proba(unseen)).max() < 0.2
-    session = onnxruntime.InferenceSession(predictor.export(tmp_path / "raw.onnx", raw=True))
-    with Image.open(unseen[0]) as image:
-        (one,) = session.run(None, {"image": np.asarray(image.convert("RGB"))})
-    np.testing.assert_allclose(one[0], found[0], atol=0.01)
-
-
 # --- modules -------------------------------------------------------------------------------------
 
 
@@ -178,46 +154,6 @@ def test_batch_norms_sizes_and_layers(mixed: oodzoo.Predictor, unseen: list[Path
     for wrong in (torch.zeros(1, 32, 32, 3), {"pixels_32x32": torch.zeros(1, 32, 32, 3)}):
         with pytest.raises(InputError, match=r"takes a dict of pixels_.*; got pixels"):
             module(wrong)
-
-
-@pytest.mark.parametrize("kind", ["regression", "multilabel"])
-def test_other_tasks(kind: Kind, folder: Path, unseen: list[Path]) -> None:
-    torch: Any = import_module("torch")
-    predictor = oodzoo.load(folder, device="cpu")
-    predictor.head = replace(predictor.head, kind=kind)
-    with torch.no_grad():
-        outputs = predictor.to_torch()(tensors(predictor, unseen)).numpy()
-    if kind == "regression":
-        expected = predictor.predict(unseen)
-        np.testing.assert_allclose(outputs, expected, atol=TOLERANCE * np.abs(expected).max())
-    else:
-        np.testing.assert_allclose(expit(outputs), predictor.predict_proba(unseen), atol=TOLERANCE)
-
-
-def test_training(folder: Path, unseen: list[Path]) -> None:
-    """The loss falls; a class without training samples keeps the probability zero."""
-    torch: Any = import_module("torch")
-    predictor = oodzoo.load(folder, device="cpu")
-    bias = predictor.head.bias.copy()
-    bias[1] = -np.inf
-    predictor.head = replace(predictor.head, bias=bias)
-    module, inputs = predictor.to_torch().train(), tensors(predictor, unseen)
-    expected = predictor.predict_proba(unseen)
-    np.testing.assert_allclose(probabilities(module, inputs), expected, atol=TOLERANCE)
-    # other labels than those that it predicts already
-    labels = torch.tensor([2 if label == "0" else 0 for label in truth(unseen)])
-    optimiser = torch.optim.AdamW(module.parameters(), lr=1e-3)
-    losses = []
-    for _ in range(5):
-        loss = torch.nn.functional.cross_entropy(module(inputs), labels)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-        losses.append(loss.item())
-    assert losses[-1] < losses[0]
-    found = probabilities(module, inputs)
-    assert (found[:, 1] == 0).all()
-    assert np.isfinite(found).all()
 
 
 def test_the_module_can_be_traced_and_exported(

@@ -104,52 +104,43 @@ def test_a_predictor_is_replaced_and_other_files_stay(
 def test_what_is_not_pushed(
     predictor: oodzoo.Predictor, hub: Hub, constants: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cases: list[tuple[str, str | None, str]] = [
-        (NAME, None, f"^cannot push to '{NAME}': there is no token; log in with `hf auth login`"),
-        (NAME, "wrong", f"^cannot push to '{NAME}': .*401 .*the token is not valid"),
-        ("somebody-else/x", TOKEN, "^cannot push to 's.*': .*403 .*the token may not write there"),
-    ]
-    names = ("digits", "a/b/c", "ada/", "ada/x y", "")
-    cases += [(name, TOKEN, "must be 'owner/name', got '") for name in names]
-    for name, token, message in cases:
-        with pytest.raises(InputError, match=message) as error:
+    def refused(says: str, name: str = NAME, token: str | None = TOKEN) -> None:
+        with pytest.raises(InputError, match=says) as error:
             predictor.push_to_hub(name, token=token)
         assert "\n" not in str(error.value)
         assert token is None or token not in str(error.value)
+
+    start = f"^cannot push to '{NAME}': "
+    refused(f"{start}there is no token; log in with `hf auth login`", token=None)
+    refused(f"{start}.*401 .*the token is not valid", token="wrong")
+    refused("^cannot push to 's.*': .*403 .*the token may not write there", "somebody-else/x")
+    for name in ("digits", "a/b/c", "ada/", "ada/x y", ""):
+        refused("must be 'owner/name', got '", name)
     assert not hub.repositories
     other: list[dict[str, bytes]] = [{"a": b""}, {"predictor.json": b"{}"}, {"b/README.md": b""}]
     for files in other:
         hub.commit(NAME, files)
-        with pytest.raises(InputError, match=rf"^'{NAME}' exists and is not a predictor; choose"):
-            predictor.push_to_hub(NAME, token=TOKEN)
+        refused(rf"^'{NAME}' exists and is not a predictor; choose")
         assert hub.files(NAME) == files
+    # what was loaded once is read again from the cache
+    predictor.push_to_hub("ada/known", token=TOKEN)
+    expected = models("hf://ada/known")
+    hub.asked.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+        patch.setattr(zoo_hub, "_reached", False)
+        assert models("hf://ada/known") == expected
+        refused("'ada/digits': http://127.0.0.1:9 cannot be reached")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match=r"^cannot push to 'ada/digits': HF_HUB_OFFLINE is on; un"):
-        predictor.push_to_hub(NAME, token=TOKEN)
+    assert models("hf://ada/known") == expected
+    assert not hub.asked
+    refused(f"{start}HF_HUB_OFFLINE is on; un")
     with pytest.raises(InputError, match=r"^'hf://ada/x' is not in the cache '.*', and HF_HUB_OFF"):
         oodzoo.load("hf://ada/x")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for action in (lambda: predictor.push_to_hub(NAME), lambda: oodzoo.load(URL)):
         with pytest.raises(InputError, match=r"huggingface_hub.*\[hub\]"):
             action()
-
-
-def test_a_hub_that_cannot_be_reached(
-    predictor: oodzoo.Predictor, hub: Hub, constants: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    predictor.push_to_hub(NAME, token=TOKEN)
-    oodzoo.load(URL)
-    hub.asked.clear()
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(zoo_hub, "_reached", False)
-    assert models(URL) == [model.name for model in predictor.models]
-    assert not hub.asked
-    with pytest.raises(InputError, match=r"'ada/digits': http://127.0.0.1:9 cannot be reached"):
-        predictor.push_to_hub(NAME, token=TOKEN)
-    monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    assert models(URL) == [model.name for model in predictor.models]
-    assert not hub.asked
 
 
 def test_files_are_checked(predictor: oodzoo.Predictor, hub: Hub) -> None:

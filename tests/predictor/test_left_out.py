@@ -7,17 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.evaluation.data import zoo
+from tests.evaluation.data import evaluated, zoo
 from tests.predictor.data import changed
 
 import oodzoo
-from oodzoo.combining.heads import choose_pool, left_out_pools, predict_with_heads
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import ArraySource, StoreSource
-from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
-from oodzoo.predictor.left_out import confidence_curve, measure_left_out
-from oodzoo.predictor.prediction_sets import measure_class_sets
+from oodzoo.predictor.left_out import confidence_curve
 
 
 def _features(n_domains: int = 3) -> tuple[dict[str, Any], Any, Any]:
@@ -27,21 +22,6 @@ def _features(n_domains: int = 3) -> tuple[dict[str, Any], Any, Any]:
     signal = np.eye(3)[np.tile([0, 1, 2], 20 * n_domains)]
     good = np.hstack([1.5 * signal, np.zeros((len(y), 1))]) + rng.normal(size=(len(y), 4)) + shift
     return {"good": good, "other": rng.normal(size=(len(y), 2))}, y, domains
-
-
-@pytest.mark.parametrize("choose", ["single", "pool", "ensemble", "selection"])
-def test_every_choice_has_a_record_of_every_domain(choose: str) -> None:
-    found = oodzoo.fit(*_features(), choose=choose).left_out
-    assert found is not None
-    assert [each.level for each in found.sets] == [0.8, 0.9, 0.95]
-    for each in found.sets:
-        assert list(each.coverage) == ["0", "1", "2"]
-        assert 1 <= (each.size or 0) <= 3
-    assert found.at_confidence(0).kept == 100
-    at = [found.at_confidence(each).confidence for each in (0, 0.35, 0.93, 0.999, 1)]
-    assert at == [0, 0.35, 0.9, 0.99, 0.99]  # the nearest recorded one below
-    with pytest.raises(InputError, match=r"must be one of 0\.8, 0\.9, 0\.95, got 0\.7"):
-        found.at_coverage(0.7)
 
 
 def test_the_curve_counts_what_is_kept_and_right() -> None:
@@ -62,68 +42,18 @@ def test_the_curve_counts_what_is_kept_and_right() -> None:
     assert confidence_curve(p, y)[-1].accuracy is None or p["a"].max() >= 0.99
 
 
-def test_one_head_is_measured_by_heads_trained_without_each_domain() -> None:
-    features, y, domains = _features()
-    source = ArraySource(features, y, domains)
-    columns = Columns.all_of(source, ["good"])
-    found = measure_left_out(source, "single", columns)
-    samples = columns.samples(source, source.domains)
-    split = split_without("classification", samples)
-    (outputs,) = PATHS["classification"].predict(samples, 3, [split])
-    predicted = ByDomain.of(samples, split, outputs)
-    setting = predicted.best_setting("classification")
-    probabilities = {
-        domain: np.exp(path[setting].astype(np.float64))
-        for domain, path in zip(source.domains, predicted.left_out, strict=True)
-    }
-    labels = {domain: source.labels(domain) for domain in source.domains}
-    assert found is not None
-    for each, expected in zip(found.sets, measure_class_sets(probabilities, labels), strict=True):
-        assert each.thresholds == pytest.approx(expected.thresholds, abs=0.01)
-
-
-def test_a_pool_is_measured_as_the_other_domains_choose_it(store: oodzoo.FeatureStore) -> None:
-    source = StoreSource(store)
-    heads = predict_with_heads(source)
-    columns = Columns.all_of(source, source.models)
-    found = measure_left_out(source, "pool", columns, heads=heads)
-    outputs = dict(zip(source.domains, left_out_pools(heads[None]).out_of_fold, strict=True))
-    probabilities = {domain: np.exp(each) for domain, each in outputs.items()}
-    without = {}
-    for domain in source.domains:
-        test = choose_pool(heads[domain]).test
-        assert test is not None
-        without[domain] = probabilities | {domain: np.exp(test)}
-    labels = {domain: source.labels(domain) for domain in source.domains}
-    assert found is not None
-    assert found.sets == measure_class_sets(probabilities, labels, without=without)
-
-
 @pytest.mark.parametrize("max_models", [None, 1])
 def test_the_accuracy_of_a_pool_is_that_of_the_evaluation(max_models: int | None) -> None:
     """Not even the regularisation of the heads was chosen with the labels of the domain."""
-    data = zoo(n=18, n_classes=4, seed=3)
-    row = oodzoo.evaluate(*data, baselines=False, max_models=max_models).pool
-    found = oodzoo.fit(*data, choose="pool", max_models=max_models).left_out
+    row = evaluated(max_models=max_models).pool
+    found = oodzoo.fit(*zoo(n=18), choose="pool", max_models=max_models).left_out
     assert found is not None
     every = found.at_confidence(0)
     assert every.accuracy == pytest.approx(row.average)
     assert every.worst == pytest.approx(min(row.measure("accuracy").values()))
 
 
-def test_labels_of_a_domain_do_not_choose_its_own_sets() -> None:
-    """With wrong labels in one domain, its coverage falls, unlike if it had been trained on."""
-    features, y, domains = _features()
-    source = ArraySource(features, np.where(domains == 0, np.roll(y, 1), y), domains)
-    found = measure_left_out(source, "single", Columns.all_of(source, ["good"]))
-    assert found is not None
-    assert found.at_coverage(0.8).coverage["0"] < 60
-
-
-def test_other_tasks_two_domains_and_no_record(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
-    two = oodzoo.fit(*_features(2), choose="pool").left_out
-    assert two is not None
-    assert list(two.sets[0].coverage) == ["0", "1"]
+def test_other_tasks_and_no_record(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
     features, y, domains = _features()
     labels = [["x"] if label == "a" else ["x", "y"] for label in y]
     fitted = oodzoo.fit(features, labels, domains, choose="single")

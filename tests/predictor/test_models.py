@@ -1,10 +1,12 @@
-"""The models of a predictor: found and verified, layers of one network, features only."""
+"""The models of a predictor: found and verified, layers of one network, features only.
+
+`find_model` says what is wrong with one model of a store, before anything is fitted.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,6 @@ import msgspec
 import numpy as np
 import pytest
 from tests.fixtures import draw_digits
-from tests.joint_space import joint_space, stored_space
-from tests.predictor.data import used
 from tests.small_clip import small_clip
 from tests.store.data import rewrite
 
@@ -22,8 +22,7 @@ import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor.models import find_model
 from oodzoo.store.places import model_folder
-from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.layers import with_layer
+from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.model import Network, NetworkModel
 
 
@@ -44,44 +43,41 @@ def edited(store: oodzoo.FeatureStore, **change: Any) -> oodzoo.FeatureStore:
 # --- found and verified --------------------------------------------------------------------------
 
 
-def test_an_onnx_model_is_found_without_loading_it(
-    store: oodzoo.FeatureStore, zoo: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
+def test_found_moved_and_other_models(
+    copy: oodzoo.FeatureStore,
+    zoo: list[ModelSpec],
+    predictor: oodzoo.Predictor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for name in ("load_model", "load_network"):
-        monkeypatch.setattr(f"oodzoo.predictor.models.{name}", None)
-    for given in ((), zoo):
-        model = find_model(store, zoo[0].name, given)
-        assert (model.spec.file, model.spec.mean) == (zoo[0].file, zoo[0].mean)
-        assert (model.spec.features, model.spec.logits) == ("features", None)
-        assert model.fingerprint == store.model(zoo[0].name).fingerprint
-
-
-def test_moved_models(copy: oodzoo.FeatureStore, zoo: list[ModelSpec], tmp_path: Path) -> None:
     name = zoo[0].name
+
+    def refused(says: str, given: Any = (), store: oodzoo.FeatureStore = copy) -> None:
+        with pytest.raises(InputError, match=says):
+            find_model(store, name, given)
+
+    with monkeypatch.context() as patch:
+        for function in ("load_model", "load_network"):  # it is found without loading it
+            patch.setattr(f"oodzoo.predictor.models.{function}", None)
+        for given in ((), zoo):
+            model = find_model(copy, name, given)
+            assert (model.spec.file, model.spec.mean) == (zoo[0].file, zoo[0].mean)
+            assert (model.spec.features, model.spec.logits) == ("features", None)
+            assert model.fingerprint == copy.model(name).fingerprint
+    other = replace(zoo[1], name=name)
+    refused("is not the file that the store's features were computed", [other])
     local = model_folder(copy.path, name) / "local.json"
     local.write_text(local.read_text().replace(str(zoo[0].folder), str(tmp_path / "gone")))
-    with pytest.raises(InputError, match=r"no longer at .*gone.*new location of its zoo \(--zoo"):
-        find_model(copy, name)
+    refused(r"no longer at .*gone.*new location of its zoo \(--zoo")
     assert find_model(copy, name, zoo).spec.folder == zoo[0].folder
     local.unlink()
-    with pytest.raises(InputError, match=r"does not record its location.*give the zoo it came"):
-        find_model(copy, name)
-    with pytest.raises(InputError, match=r"location, and no zoo given has it"):
-        find_model(copy, name, zoo[1:])
-
-
-def test_what_is_not_the_model_of_the_features(
-    copy: oodzoo.FeatureStore, zoo: list[ModelSpec], predictor: oodzoo.Predictor
-) -> None:
-    other = replace(zoo[1], name=zoo[0].name)
-    with pytest.raises(InputError, match="is not the file that the store's features were computed"):
-        find_model(copy, zoo[0].name, [other])
+    refused(r"does not record its location.*give the zoo it came")
+    refused(r"location, and no zoo given has it", zoo[1:])
     for change, what in (
         ({"source": "python"}, "is a Python function"),
         ({"preprocessing": None}, "were imported"),
     ):
-        with pytest.raises(InputError, match=f"{what}; a predictor can only use models that"):
-            find_model(edited(copy, **change), zoo[0].name, zoo)
+        refused(f"{what}; a predictor can only use models that", zoo, edited(copy, **change))
     model = predictor.loadable_models[0]
     with pytest.raises(InputError, match=r"returns 56 features, but .* fitted with 57"):
         replace(model, feature_dim=57).load("cpu")
@@ -90,39 +86,6 @@ def test_what_is_not_the_model_of_the_features(
         replace(model, preprocessing=mean).load("cpu")
     for model in predictor.loadable_models:
         assert model.load("cpu").info.n_logits is None  # logits are not computed
-
-
-def test_stated_preprocessing_is_recorded(
-    digits: Path,
-    unseen: list[Path],
-    zoo: list[ModelSpec],
-    timm_spec: Callable[..., ModelSpec],
-    extract: Any,
-    tmp_path: Path,
-) -> None:
-    stated = {"input_size": 64, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
-    tiny = timm_spec("test_resnet.r160_in1k", **stated)
-    geometry = {"resize": (40, 40), "crop": (32, 32), "fit": "cover", "interpolation": "bicubic"}
-    onnx = replace(zoo[0], input_size=None, geometry=geometry)
-    store = extract(digits, [tiny, onnx, zoo[1]], tmp_path / "store")
-    found = find_model(store, "tiny").spec
-    assert replace(found, pretraining=None, licence=None) == tiny
-    assert (found.pretraining, found.licence) == ("r160_in1k", store.model("tiny").licence)
-    assert found.licence is not None
-    lists = {"resize": [40, 40], "crop": [32, 32]}
-    assert store.model(onnx.name).spec["geometry"] == geometry | lists
-    for known in ([], [replace(onnx, geometry=None)]):  # that of the store counts
-        model = find_model(store, onnx.name, known)
-        assert model.preprocessing.geometry.resize == (40, 40)
-        assert model.load("cpu").info.preprocessing == model.preprocessing
-    assert find_model(store, zoo[1].name).spec.geometry is None
-    fitted = oodzoo.fit(store, models=["tiny", onnx.name])
-    again = oodzoo.load(fitted.save(tmp_path / "model"), device="cpu")
-    shapes = [model.preprocessing.geometry for model in again.loadable_models]
-    assert [(each.crop, each.interpolation) for each in shapes][1] == ((32, 32), "bicubic")
-    assert shapes[0].crop == (64, 64)
-    expected = fitted.predict_proba(unseen[:2])
-    np.testing.assert_allclose(again.predict_proba(unseen[:2]), expected, atol=1e-6)
 
 
 # --- layers of one network -----------------------------------------------------------------------
@@ -196,39 +159,6 @@ def test_layers_share_a_pass_a_file_and_a_cost(
     assert file.stat().st_size < 1.3 * sum(sizes) + 20_000  # no network is in it twice
 
 
-def test_other_layers_and_changed_files(layered: oodzoo.FeatureStore, tmp_path: Path) -> None:
-    (spec,) = load_zoo("demo/resnet_contrastive")
-    (tmp_path / "net.onnx").write_bytes(spec.file.read_bytes() + b"\x72\x00")
-    other = replace(spec, source="onnx/net.onnx", folder=tmp_path)
-    name = "resnet_contrastive@t49"
-    assert find_model(layered, name).spec.layer == "t49"
-    with pytest.raises(InputError, match="is not the file that the store's features"):
-        find_model(layered, name, [replace(with_layer(other, "t49", None), name=name)])
-    wrong = replace(with_layer(spec, "t37", None), name=name)  # does not replace the recorded one
-    assert find_model(layered, name, [wrong]).spec.layer == "t49"
-    wrong = replace(wrong, name="resnet_contrastive")
-    assert find_model(layered, "resnet_contrastive", [wrong]).spec.layer is None
-
-
-def test_layers_of_a_timm_folder(
-    data: Path,
-    timm_spec: Callable[..., ModelSpec],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> None:
-    spec, files = timm_spec(), sorted(data.rglob("*.png"))[::7]
-    zoo = [spec, with_layer(spec, "blocks.1", None), with_layer(spec, "blocks.3", "both")]
-    made = oodzoo.extract(oodzoo.ImageDomains(data), zoo, tmp_path / "store")
-    predictor = oodzoo.fit(made, models=[each.name for each in zoo[1:]])
-    loaded = oodzoo.load(predictor.save(tmp_path / "model"))
-    assert len(list((tmp_path / "model").rglob("*.safetensors"))) == 3  # two of the head
-    np.testing.assert_allclose(loaded.predict_proba(files), predictor.predict_proba(files))
-    assert len(networks(loaded)) == 1
-    passes = count_passes(loaded, monkeypatch)
-    loaded.predict(files)
-    assert passes == [2]
-
-
 # --- features only -------------------------------------------------------------------------------
 
 Y, DOMAINS = np.tile([3, 5], 30), np.repeat([1, 2, 3], 20)
@@ -263,42 +193,18 @@ def test_models_that_have_features_only(tmp_path: Path) -> None:
     same = oodzoo.fit({"y": X[:, :2]}, Y, DOMAINS, choose="single").models[0]
     assert same.fingerprint == prints["half"]  # of the features, not of their name
     half = {"name": "half", "feature_dim": 0, "fingerprint": ""}
-    whole = (folder / "predictor.json").read_text()
     for features, message in (
-        ([], "must have either models or models that only have feat"),
         ([{"name": "half"}], "is damaged: .*feature_dim"),
         ([half], "must have one feature or more, got 0"),
         ([half | {"name": "x", "feature_dim": 4}], "of model 'x' are not among its 4 features"),
     ):
-        (folder / "predictor.json").write_text(whole)
-        change: dict[str, Any] = {"features": features}
-        rewrite(folder / "predictor.json", lambda d, c=change: d.update(c))  # type: ignore[misc]
+        (folder / "predictor.json").write_text(json.dumps(content))
+        rewrite(folder / "predictor.json", lambda d, to=features: d.update(features=to))  # type: ignore[misc]
         with pytest.raises(InputError, match=message):
             oodzoo.load(folder)
 
 
 # --- features of unit length, of pools with zero-shot heads --------------------------------------
-
-
-def test_features_of_any_length_give_the_same_predictions(tmp_path: Path) -> None:
-    onnxruntime = pytest.importorskip("onnxruntime")
-    new = joint_space(seed=0, n=40)
-    pool = oodzoo.fit(stored_space(tmp_path / "joint", joint_space()), choose="pool")
-    assert pool.columns.normalised == {"clip"}
-    features = used(pool, new.features)
-    expected = pool.predict_proba(features)
-    longer = features | {"clip": 50 * features["clip"]}
-    np.testing.assert_allclose(pool.predict_proba(longer), expected, atol=1e-6)
-    assert pool.score(features, new.y) > 0.8
-    loaded = oodzoo.load(pool.save(tmp_path / "model"))
-    assert loaded.columns.normalised == {"clip"}
-    np.testing.assert_array_equal(loaded.predict_proba(features), expected)
-    pytest.importorskip("onnx", reason="exporting needs onnx")
-    session = onnxruntime.InferenceSession(pool.export(tmp_path / "head.onnx", head_only=True))
-    zero = {name: np.zeros_like(array[:1]) for name, array in features.items()}
-    for given in (features, zero):
-        (found,) = session.run(None, {name: np.float32(array) for name, array in given.items()})
-        np.testing.assert_allclose(found, pool.predict_proba(given), atol=1e-5)
 
 
 def test_images_with_zero_shot_heads(digits: Path, unseen: list[Path], tmp_path: Path) -> None:
@@ -318,3 +224,13 @@ def test_images_with_zero_shot_heads(digits: Path, unseen: list[Path], tmp_path:
     pixels = {name: torch.tensor(each) for name, each in predictor.preprocess(unseen[:6]).items()}
     logits = predictor.to_torch()(pixels).detach()
     np.testing.assert_allclose(logits.softmax(1).numpy(), expected, atol=1e-4)
+    # features of any length give the same predictions
+    features = store.features("clip", domain)
+    np.testing.assert_allclose(predictor.predict_proba({"clip": 50 * features}), found, atol=1e-5)
+    pytest.importorskip("onnx", reason="exporting needs onnx")
+    head = predictor.export(tmp_path / "head.onnx", head_only=True)
+    session = pytest.importorskip("onnxruntime").InferenceSession(head)
+    for given in (features, np.zeros_like(features[:1])):
+        (exported,) = session.run(None, {"clip": given})
+        expected = predictor.predict_proba({"clip": given})
+        np.testing.assert_allclose(exported, expected, atol=1e-5)

@@ -1,12 +1,11 @@
-"""What is fine-tuned, on what, and the tuned network as a model and in a pool."""
+"""What is fine-tuned, on what, and the tuned network as a model and in a pool.
+
+Tuning takes seconds, so that its data and its pool are tested without it.
+"""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
-import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.special import log_softmax
 from tests.predictor.data import DOMAINS, Y, changed, rows
 from tests.striped import SIZE, require_tuning, striped_predictor, tiny_network, write_stripes
 
@@ -22,18 +20,14 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.source import StoreSource
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.tuned import (
     extract_models,
     fit_tuned_pool,
-    left_out_outputs,
     tuned_model,
-    tuned_name,
 )
 from oodzoo.predictor.tuning_data import model_to_tune, open_to_tune, readable_to_tune
 from oodzoo.tuning.choice import CANDIDATES, Choice
 from oodzoo.tuning.tuner import Tuned
-from oodzoo.zoo import load_model
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing, TextPreprocessing
 
 SETTINGS: dict[str, Any] = {
@@ -67,55 +61,6 @@ def data(images: Path, tmp_path: Path) -> Path:
 
 def to_tune(data: Any, predictor: oodzoo.Predictor) -> oodzoo.ImageDomains:
     return readable_to_tune(open_to_tune(data, predictor), predictor)
-
-
-def test_the_images_of_the_training(
-    predictor: oodzoo.Predictor, images: Path, tmp_path: Path
-) -> None:
-    """Also as a table, with groups, or of which other columns are left out."""
-    lines = [
-        f"{file},{file.parts[-3]},{file.parts[-2]},{at}"
-        for at, file in enumerate(sorted(images.rglob("*.png")))
-    ]
-    (tmp_path / "table.csv").write_text("path,domain,label,group\n" + "\n".join(lines) + "\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert len(to_tune(images, predictor)) == 48
-        assert len(to_tune(tmp_path / "table.csv", predictor)) == 48
-        opened = oodzoo.ImageDomains(images)
-        assert to_tune(opened, predictor) is opened
-
-
-def test_other_images_are_reported(predictor: oodzoo.Predictor, data: Path) -> None:
-    down = data / "red" / "down"
-    (down / "0.png").unlink()
-    words = "is not the data that the predictor was trained on: 1 image missing; its models"
-    with pytest.warns(UserWarning, match=words):
-        assert len(to_tune(data, predictor)) == 47
-    (down / "1.png").write_bytes((down / "2.png").read_bytes())
-    for name in ("3.png", "4.png"):
-        shutil.move(down / name, data / "red" / "across" / f"down-{name}")
-    words = "on: 2 images missing, 2 images labelled differently; its models"
-    with pytest.warns(UserWarning, match=words):
-        to_tune(data, predictor)
-    Image.new("RGB", (16, 16)).save(down / "0.png")
-    with pytest.warns(UserWarning, match="missing, 1 image added, 2 images labelled differently"):
-        to_tune(data, predictor)
-
-
-def test_unreadable_images_are_left_out(predictor: oodzoo.Predictor, data: Path) -> None:
-    (data / "red" / "down" / "zero.png").write_bytes(b"no image")
-    with pytest.warns(UserWarning, match=r"left out 1 image .* 'red/down/zero.png': ") as found:
-        assert len(to_tune(data, predictor)) == 48
-    assert len(found) == 1  # the others are those of the training
-    for domain in ("blue", "green"):
-        for file in (data / domain).rglob("*.png"):
-            file.write_bytes(b"")
-    with (
-        pytest.warns(UserWarning, match="left out 33 images"),
-        pytest.raises(InputError, match="of one domain, 'red'"),
-    ):
-        to_tune(data, predictor)
 
 
 def test_data_that_does_not_fit(predictor: oodzoo.Predictor, data: Path, tmp_path: Path) -> None:
@@ -181,93 +126,6 @@ def test_the_model_with_the_largest_weight_or_the_highest_score(
             model_to_tune(before, name)
 
 
-# --- a tuned network as a model ------------------------------------------------------------------
-
-
-@pytest.fixture
-def original(predictor: oodzoo.Predictor) -> PredictorModel:
-    return predictor.loadable_models[0]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Callable[[Path], None]:
-    """Write a file as fine-tuning does: the same graph with other weights."""
-    content = tiny_network(tmp_path / "trained", seed=7).file.read_bytes()
-
-    def write(file: Path) -> None:
-        file.write_bytes(content)
-
-    return write
-
-
-def test_it_is_described_as_the_original(
-    original: PredictorModel, write: Callable[[Path], None], tmp_path: Path
-) -> None:
-    model = tuned_model(original, "tiny-tuned", write, ["a", "b"])
-    assert model.name == "tiny-tuned"
-    assert model.spec.pretraining == "random, fine-tuned on a, b"
-    assert (model.spec.licence, model.feature_dim) == ("MIT", 2)
-    assert (model.preprocessing, model.parameters) == (original.preprocessing, original.parameters)
-    assert model.fingerprint != original.fingerprint
-    assert model.load("cpu").info.fingerprint == model.fingerprint  # after verifying all
-    write(tmp_path / "file.onnx")
-    same = replace(original.spec, source=f"onnx/{tmp_path / 'file.onnx'}", sha256=None)
-    pixels = np.random.default_rng(0).integers(0, 256, (3, SIZE, SIZE, 3), np.uint8)
-    expected = load_model(same)(pixels).features
-    np.testing.assert_array_equal(model.load("cpu")(pixels).features, expected)
-    second = tuned_model(original, "tiny-tuned", lambda file: original_file(original, file), ["a"])
-    assert second.fingerprint != model.fingerprint  # and the first file was not replaced
-    second.load("cpu")
-    model.load("cpu")
-    original_file(original, model.spec.file)
-    with pytest.raises(InputError, match="sha256"):
-        model.load("cpu")
-    assert tuned_name("vit-tuned", ["vit-tuned"]) == "vit-tuned-tuned"
-    assert tuned_name("vit", ["vit-tuned", "vit-tuned-2"]) == "vit-tuned-3"
-
-
-def original_file(original: PredictorModel, file: Path) -> None:
-    shutil.copyfile(original.spec.file, file)
-
-
-def test_another_geometry_is_kept(
-    images: Path, write: Callable[[Path], None], tmp_path: Path
-) -> None:
-    single = striped_predictor(tmp_path, images, {"tiny": 0})
-    cover = Geometry((20, 20), (SIZE, SIZE), "cover", "bicubic")
-    (before,) = single.loadable_models
-    before = replace(
-        before, preprocessing=Preprocessing(cover, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
-    )
-    model = tuned_model(before, "tiny", write, ["a"])
-    assert model.load("cpu").info.preprocessing.geometry == cover
-    tuned = changed(single, models=[model])
-    loaded = oodzoo.load(tuned.save(tmp_path / "model"), device="cpu")
-    (found,) = loaded.loadable_models
-    assert found == replace(model, spec=replace(model.spec, source=found.spec.source))
-    image = np.random.default_rng(0).integers(0, 256, (24, 40, 3), np.uint8)
-    np.testing.assert_array_equal(loaded.predict_proba([image]), tuned.predict_proba([image]))
-
-
-def test_the_file_is_removed_at_the_end() -> None:
-    program = """
-import os, sys
-from pathlib import Path
-from oodzoo.predictor.tuned import _process_folder
-folder = _process_folder(os.getpid())
-(folder / "file").write_text("x")
-if os.fork() == 0:
-    sys.exit()  # a forked process does not remove it
-os.wait()
-print(folder, (folder / "file").exists())
-"""
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    folder, existed = done.stdout.split()
-    assert existed == "True"
-    assert not Path(folder).exists()
-
-
 # --- a tuned network in a pool -------------------------------------------------------------------
 
 
@@ -300,6 +158,8 @@ def tuned_with(images: oodzoo.ImageDomains, confidence: float) -> Tuned:
 
 def test_a_good_one_is_in_the_pool_and_a_bad_one_is_not(source: StoreSource, images: Path) -> None:
     opened = oodzoo.ImageDomains(images)
+    # the store may have the images of a domain in another order
+    opened = opened.only(np.random.default_rng(0).permutation(len(opened)).tolist())
     tuned = tuned_with(opened, 6)
     final = fit_tuned_pool(source, opened, "one-tuned", tuned)
     weight = final.weights["one-tuned"]
@@ -310,18 +170,6 @@ def test_a_good_one_is_in_the_pool_and_a_bad_one_is_not(source: StoreSource, ima
     final = fit_tuned_pool(source, opened, "one-tuned", tuned_with(opened, -6))
     assert "one-tuned" not in final.weights
     assert "one-tuned" not in final.columns.models
-    # the store may have the images of a domain in another order
-    shuffled = opened.only(np.random.default_rng(0).permutation(len(opened)).tolist())
-    rng = np.random.default_rng(1)
-    logits = {domain: rng.normal(size=(16, 2)) for domain in opened.domains}
-    by_path: dict[str, Any] = {}
-    for domain, outputs in logits.items():
-        paths = [sample.path for sample in shuffled if sample.domain == domain]
-        by_path |= dict(zip(paths, log_softmax(outputs, axis=1), strict=True))
-    found = left_out_outputs(source, shuffled, logits)
-    for domain, values in zip(source.domains, found, strict=True):
-        expected = [by_path[path] for path in source.store.paths(domain)]
-        np.testing.assert_allclose(values, expected)
 
 
 def test_a_pool_with_a_tuned_model(
@@ -343,3 +191,61 @@ def test_a_pool_with_a_tuned_model(
         oodzoo.tune(loaded, images, model="one", **SETTINGS)  # its heads have seen all domains
     with pytest.raises(InputError, match="choose_by='training-domain' leaves no domain out, but"):
         oodzoo.tune(predictor, images, **SETTINGS | {"choose_by": "training-domain"})
+
+
+def test_images_that_are_not_those_of_the_training(
+    predictor: oodzoo.Predictor, images: Path, data: Path, tmp_path: Path
+) -> None:
+    lines = [
+        f"{file},{file.parts[-3]},{file.parts[-2]},{at}"
+        for at, file in enumerate(sorted(images.rglob("*.png")))
+    ]
+    (tmp_path / "table.csv").write_text("path,domain,label,group\n" + "\n".join(lines) + "\n")
+    opened = oodzoo.ImageDomains(images)
+    for same in (images, tmp_path / "table.csv"):  # no warning
+        assert len(to_tune(same, predictor)) == 48
+    assert to_tune(opened, predictor) is opened
+    down = data / "red" / "down"
+    (down / "zero.png").write_bytes(b"no image")
+    with pytest.warns(UserWarning, match=r"left out 1 image .* 'red/down/zero.png': ") as found:
+        assert len(to_tune(data, predictor)) == 48
+    assert len(found) == 1  # the others are those of the training
+    (down / "zero.png").unlink()
+    (down / "0.png").unlink()
+    words = "is not the data that the predictor was trained on: 1 image missing; its models"
+    with pytest.warns(UserWarning, match=words):
+        assert len(to_tune(data, predictor)) == 47
+    (down / "1.png").write_bytes((down / "2.png").read_bytes())
+    for name in ("3.png", "4.png"):
+        shutil.move(down / name, data / "red" / "across" / f"down-{name}")
+    Image.new("RGB", (16, 16)).save(down / "0.png")
+    words = "on: 2 images missing, 1 image added, 2 images labelled differently; its models"
+    with pytest.warns(UserWarning, match=words):
+        to_tune(data, predictor)
+    for domain in ("blue", "green"):
+        for file in (data / domain).rglob("*.png"):
+            file.write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="left out 32 images"),
+        pytest.raises(InputError, match="of one domain, 'red'"),
+    ):
+        to_tune(data, predictor)
+
+
+def test_a_tuned_network_is_resized_and_cropped_as_before(
+    predictor: oodzoo.Predictor, tmp_path: Path
+) -> None:
+    content = tiny_network(tmp_path / "trained", seed=7).file.read_bytes()
+    cover = Geometry((20, 20), (SIZE, SIZE), "cover", "bicubic")
+    std = Preprocessing(cover, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25))
+    original = replace(predictor.loadable_models[0], preprocessing=std)
+
+    def write(file: Path) -> None:
+        """As fine-tuning does: the same graph with other weights."""
+        file.write_bytes(content)
+
+    model = tuned_model(original, "new", write, ["a", "b"])
+    assert (model.spec.pretraining, model.spec.licence) == ("random, fine-tuned on a, b", "MIT")
+    assert model.fingerprint != original.fingerprint
+    info = model.load("cpu").info  # after verifying all
+    assert (info.preprocessing, info.fingerprint) == (std, model.fingerprint)

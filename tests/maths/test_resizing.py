@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image
 
-from oodzoo.core.errors import InputError
-from oodzoo.predictor.resizing import build_resizing, require_resizable
+from oodzoo.predictor.resizing import build_resizing
 from oodzoo.zoo import Geometry
 
 onnx = pytest.importorskip("onnx")
@@ -60,34 +57,3 @@ def test_pixels_equal_those_of_pillow(geometry: Geometry, interpolation: Any) ->
         difference = np.abs(found[0].astype(int) - expected)
         most = {"nearest": 0, "bilinear": 0.1, "bicubic": 0.3}[interpolation]
         assert difference.mean() <= most, (height, width)
-
-
-def test_several_geometries_of_one_image() -> None:
-    geometries = (Geometry((16, 16), (16, 16)), Geometry((20, 20), (8, 8), "cover"))
-    image = _smooth(30, 50)
-    found = _session(*geometries).run(None, {"image": image})
-    for pixels, geometry in zip(found, geometries, strict=True):
-        assert np.abs(pixels[0] - geometry.apply(Image.fromarray(image)).astype(int)).max() <= 1
-
-
-OFFSETS = {
-    (fit, centring): _session(Geometry((6, 6), (5, 9), fit, "nearest", 9, centring))
-    for fit in ("cover", "contain")
-    for centring in ("even", "down")
-}
-
-
-@given(st.integers(1, 60), st.integers(1, 60), st.sampled_from(sorted(OFFSETS)))
-def test_sizes_and_offsets(height: int, width: int, key: Any) -> None:
-    """Of any size: the rounding of the size, of the offset, and the padding."""
-    fit, centring = key
-    geometry = Geometry((6, 6), (5, 9), fit, "nearest", 9, centring)
-    image = np.full((height, width, 3), 200, np.uint8)
-    (found,) = OFFSETS[key].run(None, {"image": image})
-    np.testing.assert_array_equal(found[0], geometry.apply(Image.fromarray(image)))
-
-
-def test_an_interpolation_that_onnx_does_not_have() -> None:
-    geometry = Geometry((16, 16), (16, 16), interpolation="lanczos")
-    with pytest.raises(InputError, match="'big' resizes images with 'lanczos', which ONNX does no"):
-        require_resizable(geometry, "big")

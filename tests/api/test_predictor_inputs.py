@@ -11,16 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.predictor.data import DOMAINS, Y, changed, rows
-from tests.s3 import Bucket
 from tests.text_models import WORDS, save_text_model
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.data.files import LocalFile
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.predictor import Prediction, Unreadable
-from oodzoo.predictor.images import image_files
 from oodzoo.predictor.inputs import BATCH_SIZE, batches
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.model import Outputs
@@ -51,7 +48,9 @@ def single() -> oodzoo.Predictor:
 # --- features and encoders -----------------------------------------------------------------------
 
 
-def test_probabilities_by_hand(fitted: oodzoo.Predictor) -> None:
+def test_inputs_are_encoded_in_batches(fitted: oodzoo.Predictor) -> None:
+    """And all forms of them give the same as their features."""
+    torch = pytest.importorskip("torch")
     X = rows(1)
     by_model = {name: encode(X) for name, encode in ENCODERS.items()}
     parts = [by_model[name][:, chosen] for name, chosen in fitted.columns.by_model.items()]
@@ -62,12 +61,31 @@ def test_probabilities_by_hand(fitted: oodzoo.Predictor) -> None:
     assert fitted.predict(X).tolist() == fitted.classes_[by_hand.argmax(axis=1)].tolist()
     np.testing.assert_allclose(fitted.domain_distance(by_model), fitted.domain_distance(X))
     assert fitted.score(by_model, Y) == fitted.score(X, Y) > 0.9
+    sizes: list[int] = []
+
+    def tensors(given: Any) -> Any:
+        sizes.append(len(given))
+        return torch.tensor(np.asarray(given), requires_grad=True).float()
+
+    n = BATCH_SIZE + 4
+    X = np.random.default_rng(0).normal(size=(n, 2))
+    y, domains = np.arange(n) % 2, np.arange(n) // 2 % 2
+    found = oodzoo.fit({"net": tensors}, y, domains, inputs=iter(X), choose="single")
+    assert sizes == [BATCH_SIZE, 4]
+    assert (found.cost.milliseconds or 0) > 0
+    expected = oodzoo.fit({"net": X.astype(np.float32)}, y, domains, choose="single")
+    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-6)
+    with pytest.raises(InputError, match="inputs must have one or more samples, got none"):
+        oodzoo.fit({"net": tensors}, [], [], inputs=[])
+    odd = {"odd": lambda given: np.ones((len(given), 1 + len(given) // BATCH_SIZE))}
+    with pytest.raises(InputError, match="'odd' returned between 1 and 2 features; it must"):
+        oodzoo.fit(odd, y, domains, inputs=X)
 
 
-def test_one_model_takes_its_array_in_chunks(
-    single: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch
+def test_arrays_tables_and_chunks(
+    fitted: oodzoo.Predictor, single: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    torch = pytest.importorskip("torch")
+    torch, pandas = pytest.importorskip("torch"), pytest.importorskip("pandas")
     X = double(rows(1))
     expected = single.predict_proba({"double": X})
     for given in (X, torch.tensor(X), X.astype(np.float32)):
@@ -76,6 +94,22 @@ def test_one_model_takes_its_array_in_chunks(
     monkeypatch.setattr("oodzoo.predictor.inputs._ROWS", 7)
     np.testing.assert_allclose(single.predict_proba(X), expected, atol=1e-12)
     assert [p.position for p in single.stream(X)] == list(range(90))
+    array = np.arange(14).reshape(7, 2)
+    table = pandas.DataFrame(array, columns=["x", "y"], index=np.arange(7) / 2)
+    for start in (0, 3):
+        for inputs in (array, table, torch.tensor(array), table["x"]):
+            found = list(batches(inputs, 3, start))
+            assert all(type(batch) is type(inputs) for batch in found)
+            together = [row for batch in found for row in np.asarray(batch).tolist()]
+            assert together == np.asarray(inputs)[start:].tolist()
+        listed = list(batches(iter(array.tolist()), 3, start))
+        assert [row for batch in listed for row in batch] == array[start:].tolist()
+    X = rows(1)[:6]
+    X[2] = np.inf
+    found = list(fitted.stream(X))
+    assert [isinstance(each, Unreadable) for each in found] == [at == 2 for at in range(6)]
+    with pytest.raises(InputError, match="the sample number 2: an encoder returns NaN or infinite"):
+        fitted.predict(X)
 
 
 def test_features_that_do_not_fit(fitted: oodzoo.Predictor, single: oodzoo.Predictor) -> None:
@@ -135,74 +169,11 @@ def test_encoders_that_do_not_fit(
             oodzoo.fit({"net": encoder}, Y, DOMAINS, inputs=rows())
 
 
-def test_all_inputs_are_encoded_in_batches() -> None:
-    torch = pytest.importorskip("torch")
-    sizes: list[int] = []
-
-    def tensors(given: Any) -> Any:
-        sizes.append(len(given))
-        return torch.tensor(np.asarray(given), requires_grad=True).float()
-
-    n = BATCH_SIZE + 4
-    X = np.random.default_rng(0).normal(size=(n, 2))
-    y, domains = np.arange(n) % 2, np.arange(n) // 2 % 2
-    found = oodzoo.fit({"net": tensors}, y, domains, inputs=iter(X), choose="single")
-    assert sizes == [BATCH_SIZE, 4]
-    assert found.cost.milliseconds is not None
-    assert found.cost.milliseconds > 0
-    expected = oodzoo.fit({"net": X.astype(np.float32)}, y, domains, choose="single")
-    np.testing.assert_allclose(found.predict_proba(X), expected.predict_proba(X), atol=1e-6)
-    with pytest.raises(InputError, match="inputs must have one or more samples, got none"):
-        oodzoo.fit({"net": tensors}, [], [], inputs=[])
-    odd = {"odd": lambda given: np.ones((len(given), 1 + len(given) // BATCH_SIZE))}
-    with pytest.raises(InputError, match="'odd' returned between 1 and 2 features; it must"):
-        oodzoo.fit(odd, y, domains, inputs=X)
-
-
-@pytest.mark.parametrize("start", [0, 3, 7])
-def test_arrays_and_tables_are_sliced(start: int) -> None:
-    torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
-    array = np.arange(14).reshape(7, 2)
-    table = pd.DataFrame(array, columns=["x", "y"], index=np.arange(7) / 2)
-    for inputs in (array, table, torch.tensor(array), table["x"]):
-        found = list(batches(inputs, 3, start))
-        assert all(type(batch) is type(inputs) for batch in found)
-        together = [row for batch in found for row in np.asarray(batch).tolist()]
-        assert together == np.asarray(inputs)[start:].tolist()
-    listed = list(batches(iter(array.tolist()), 3, start))
-    assert [row for batch in listed for row in batch] == array[start:].tolist()
-
-
-def test_an_input_without_features(fitted: oodzoo.Predictor) -> None:
-    X = rows(1)[:6]
-    X[2] = np.inf
-    found = list(fitted.stream(X))
-    assert [isinstance(each, Unreadable) for each in found] == [at == 2 for at in range(6)]
-    with pytest.raises(InputError, match="the sample number 2: an encoder returns NaN or infinite"):
-        fitted.predict(X)
-
-
-@pytest.mark.parametrize("n_bytes", [0, 200, 2**30])
-def test_a_stream_of_features_adapts_first(n_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether features are kept or computed again, of arrays and of inputs."""
-    predictor = oodzoo.fit(ENCODERS, Y, DOMAINS, inputs=rows(), choose="pool")
-    predictor.batch_size = 8
-    monkeypatch.setattr("oodzoo.predictor.inputs.KEPT_BYTES", n_bytes)
-    X = 3 + 2 * rows(2)
-    expected = predictor.adapted(X).predict_proba(X)
-    assert not np.allclose(expected, predictor.predict_proba(X), atol=1e-3)
-    for given in (X, list(X), iter(X), {name: encode(X) for name, encode in ENCODERS.items()}):
-        found = list(predictor.stream(given, adapt=True))
-        assert [each.position for each in found] == list(range(90))
-        probabilities: Any = [p.probabilities for p in found if not isinstance(p, Unreadable)]
-        np.testing.assert_allclose(probabilities, expected, atol=1e-6)
-
-
 # --- images --------------------------------------------------------------------------------------
 
 
 def test_paths_images_and_arrays_are_equivalent(
-    predictor: oodzoo.Predictor, unseen: list[Path], saved: Path
+    predictor: oodzoo.Predictor, unseen: list[Path], saved: Path, tmp_path: Path
 ) -> None:
     expected = predictor.predict_proba(unseen[:5])
     images = [Image.open(path) for path in unseen[:5]]
@@ -212,15 +183,32 @@ def test_paths_images_and_arrays_are_equivalent(
     for one in (unseen[0], str(unseen[0]), images[0], arrays[0]):
         np.testing.assert_array_equal(predictor.predict_proba(one), predictor.predict_proba([one]))
     many = unseen * 4  # more than one chunk
-    expected = predictor.predict_proba(many)
     small = oodzoo.load(saved, device="cpu", batch_size=7)
+    expected = predictor.predict_proba(many)
     np.testing.assert_allclose(small.predict_proba(many), expected, atol=1e-6)
     assert [p.position for p in small.stream(many)] == list(range(len(many)))
     assert predictor.predict([]).tolist() == []
     assert predictor.predict_proba([]).shape == (0, 3)
+    bad = tmp_path / "b.png"
+    bad.write_text("no image")
+    found = list(predictor.stream([unseen[0], bad, images[1]]))
+    assert found[1] == Unreadable(1, str(bad), "not an image that Pillow can identify")
+    assert (found[2].position, found[2].path) == (2, None)
+    for call in (predictor.predict, predictor.preprocess):
+        with pytest.raises(InputError, match=r"cannot read the image .*b\.png"):
+            call([unseen[0], bad])
+    for place in (bad, tmp_path):
+        with pytest.raises(InputError, match=r"none of the images can be read; first .*b\.png': "):
+            predictor.predict(place)
+    (tmp_path / "a.png").write_bytes(unseen[0].read_bytes())
+    with pytest.raises(InputError, match=r"cannot read the image .*b.png.*use stream"):
+        predictor.score(tmp_path, ["0", "1"])
 
 
-def test_images_are_consumed_lazily(predictor: oodzoo.Predictor) -> None:
+def test_images_are_consumed_lazily(
+    predictor: oodzoo.Predictor, unseen: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without end; and one for which a model returns infinity is a problem of its own."""
     asked = 0
 
     def endless() -> Any:
@@ -234,36 +222,6 @@ def test_images_are_consumed_lazily(predictor: oodzoo.Predictor) -> None:
         next(stream)
     stream.close()  # type: ignore[attr-defined]
     assert asked <= 64 * 5
-
-
-def test_unreadable_images(predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path) -> None:
-    bad = tmp_path / "b.png"
-    bad.write_text("no image")
-    found = list(predictor.stream([unseen[0], bad, Image.open(unseen[1])]))
-    assert [type(f) is Unreadable for f in found] == [False, True, False]
-    assert found[1] == Unreadable(1, str(bad), "not an image that Pillow can identify")
-    assert (found[2].position, found[2].path) == (2, None)
-    for call in (predictor.predict, predictor.preprocess):
-        with pytest.raises(InputError, match=r"cannot read the image .*b\.png"):
-            call([unseen[0], bad])
-    for given in (bad, tmp_path):
-        with pytest.raises(InputError, match=r"none of the images can be read; first .*b\.png': "):
-            predictor.predict(given)
-    for name, path in zip("ac", unseen, strict=False):  # those of a folder keep their place
-        (tmp_path / f"{name}.png").write_bytes(path.read_bytes())
-    first, second = predictor.predict(unseen[:2]).tolist()
-    with pytest.warns(UserWarning, match=r"1 of 3 images cannot be read: .*b.png': not an image"):
-        assert predictor.predict(tmp_path).tolist() == [first, None, second]
-    with pytest.warns(UserWarning, match="cannot be read"):
-        proba = predictor.predict_proba(tmp_path)
-    assert np.isnan(proba).all(axis=1).tolist() == [False, True, False]
-    with pytest.raises(InputError, match=r"cannot read the image .*b.png.*use stream"):
-        predictor.score(tmp_path, [first, second, second])
-
-
-def test_infinite_features_are_a_problem(
-    predictor: oodzoo.Predictor, unseen: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
     model = next(iter(predictor.loaded().values()))
     collect = model.collect
 
@@ -276,76 +234,15 @@ def test_infinite_features_are_a_problem(
     found = list(predictor.stream(unseen[:3]))
     assert [type(each) for each in found] == [Prediction, Unreadable, Prediction]
     assert found[1].reason == "a model returns NaN or infinite features for it"  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+    for given, message in (
         ([3], "an image must be a path, a URL, a Pillow image or a uint8 array, got int '3'"),
         ([np.zeros((4, 4))], r"must be uint8 .*, got float64 \(4, 4\)"),
         ([np.zeros((2, 4, 4, 3), np.uint8)], r"must be uint8 .*, got uint8 \(2, 4, 4, 3\)"),
         ("a.png", r"no such file or folder: 'a.png'"),
         ("", r"got an empty path; name an image or a folder"),
-    ],
-)
-def test_what_is_no_image(predictor: oodzoo.Predictor, given: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        predictor.predict(given)
-
-
-def test_folders_are_walked_in_order(
-    tmp_path: Path, write_image: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    photos = tmp_path / "photos"
-    for name in ("b/2.png", "b/1.PNG", "a/z/1.jpg", "c.png", ".hidden/1.png", "b/.2.png"):
-        write_image(photos / name)
-    notes = photos / "b" / "notes.txt"
-    notes.write_text("no image")
-    found = [str(file).removeprefix(f"{photos}/") for file in image_files([photos])]
-    assert found == ["a/z/1.jpg", "b/1.PNG", "b/2.png", "c.png"]
-    assert image_files([notes]) == [LocalFile(str(notes))]
-    write_image(tmp_path / "elsewhere" / "2.png")
-    (photos / "linked").symlink_to(tmp_path / "elsewhere")
-    (photos / "loop").symlink_to(photos)
-    (photos / "broken").symlink_to(tmp_path / "nowhere")
-    with pytest.warns(UserWarning, match="ignored") as warned:
-        assert len(image_files([photos])) == 4
-    advice = "set the variable OODZOO_FOLLOW_LINKS=1 to follow them"
-    assert sorted(str(warning.message) for warning in warned) == [
-        f"{str(photos)!r} has 1 link to folders outside of it, ignored: linked; {advice}",
-        f"in {str(photos)!r}: 'broken' is a broken link; ignored",
-        f"in {str(photos)!r}: 'loop' links to a folder above it; ignored",
-    ]
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"empty' has no images"):
-        image_files([tmp_path / "empty"])
-    iterdir = Path.iterdir
-
-    def denied(path: Path) -> Any:  # also for root, who may read everything
-        if path.name == "a":
-            raise PermissionError(13, "Permission denied", str(path))
-        return iterdir(path)
-
-    monkeypatch.setattr(Path, "iterdir", denied)
-    with pytest.raises(InputError, match=r"cannot read '.*/a': Permission denied"):
-        image_files([photos])
-
-
-def test_images_of_a_bucket(s3: Bucket, predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
-    """One by one or as a folder, and in order, although many are fetched at the same time."""
-    for at, path in enumerate(unseen):
-        s3.put(f"new/{at:03d}.png", path.read_bytes())
-    s3.proxy.slow(r"^GET .*/000\.png", seconds=0.5)
-    urls = [f"{s3.url}/new/{at:03d}.png" for at in range(len(unseen))]
-    assert [str(file) for file in image_files([f"{s3.url}/new"])] == urls
-    expected = predictor.predict_proba(unseen)
-    np.testing.assert_array_equal(predictor.predict_proba(f"{s3.url}/new"), expected)
-    np.testing.assert_allclose(predictor.predict_proba(urls[1:2]), expected[1:2], rtol=1e-5)
-    with pytest.raises(InputError, match=r"no such file: .s3://.*/nothing\.png"):
-        predictor.predict([f"{s3.url}/nothing.png"])
-    s3.put("text/readme.txt", b"text")
-    with pytest.raises(InputError, match=r"text' has no images \("):
-        predictor.predict(f"{s3.url}/text")
+    ):
+        with pytest.raises(InputError, match=message):
+            predictor.predict(given)
 
 
 # --- texts ---------------------------------------------------------------------------------------
@@ -396,21 +293,26 @@ def test_it_predicts_texts(made: Made, tmp_path: Path) -> None:
     assert fitted.score(texts, labels) > 0.9
     features = {spec.name: load_model(spec)(texts).features for spec in made.zoo}
     expected = fitted.predict_proba(features)
-    fitted.save(tmp_path / "model")
-    loaded = oodzoo.load(tmp_path / "model", batch_size=7)
-    again = pickle.loads(pickle.dumps(fitted))
-    for predictor in (fitted, loaded, again):
-        column = new[["review"]]
-        for given in (texts, iter(texts), new["review"], column, column.to_numpy()):
-            np.testing.assert_allclose(predictor.predict_proba(given), expected, atol=1e-5)
-    np.testing.assert_allclose(loaded.predict_proba(texts * 5)[-90:], expected, atol=1e-5)
+    loaded = oodzoo.load(fitted.save(tmp_path / "model"), batch_size=7)
+    column = new[["review"]]
+    for given in (texts, iter(texts), new["review"], column, column.to_numpy()):
+        np.testing.assert_allclose(fitted.predict_proba(given), expected, atol=1e-5)
+    for predictor in (loaded, pickle.loads(pickle.dumps(fitted))):
+        np.testing.assert_allclose(predictor.predict_proba(texts), expected, atol=1e-5)
     assert str(made.table.parent) not in (tmp_path / "model" / "predictor.json").read_text()
+    texts = ["good film", "", "bad meal", " \t"]
+    found = list(fitted.stream(texts))
+    assert [type(each) for each in found] == [Prediction, Unreadable, Prediction, Unreadable]
+    assert found[1] == Unreadable(1, None, "the text is blank")
+    kept = [each.label for each in found if isinstance(each, Prediction)]
+    assert kept == fitted.predict(texts[::2]).tolist()
 
 
 def test_what_is_not_a_text(made: Made, digits: Path, zoo: list[ModelSpec], tmp_path: Path) -> None:
     fitted = made.fitted
     calls: list[tuple[Callable[[], Any], str]] = [
         (lambda: fitted.predict(["fine", 3]), "a text must be a string, got int '3'"),
+        (lambda: fitted.predict(["a", " "]), "cannot read the text number 1: the text is blank; l"),
         (lambda: fitted.predict("fine"), r"^texts must be a list, got 'fine'; put it in a list$"),
         (lambda: fitted.predict(reviews(1)), "one column of a table, got 3 columns"),
         (lambda: fitted.preprocess(["fine"]), "take texts; there are no pixels"),
@@ -428,19 +330,8 @@ def test_what_is_not_a_text(made: Made, digits: Path, zoo: list[ModelSpec], tmp_
             run_extraction(data, models, tmp_path / "store", ExtractionConfig())
 
 
-def test_blank_texts_are_not_predicted(made: Made) -> None:
-    texts = ["good film", "", "bad meal", " \t"]
-    found = list(made.fitted.stream(texts))
-    assert [type(each) for each in found] == [Prediction, Unreadable, Prediction, Unreadable]
-    assert found[1] == Unreadable(1, None, "the text is blank")
-    kept = [each.label for each in found if isinstance(each, Prediction)]
-    assert kept == made.fitted.predict(texts[::2]).tolist()
-    with pytest.raises(InputError, match="cannot read the text number 1: the text is blank; leave"):
-        made.fitted.predict(texts)
-
-
 def test_texts_on_the_command_line(run: Any, made: Made, tmp_path: Path) -> None:
-    model, new = tmp_path / "model", reviews(1)
+    model, new, blank = tmp_path / "model", reviews(1), tmp_path / "blank.txt"
     assert "TEXTS.csv|.txt" in run("fit", made.store.path, "--out", model).err
     new.to_csv(tmp_path / "new.csv", index=False)
     (tmp_path / "new.txt").write_text("\n".join(new["review"]))
@@ -448,29 +339,17 @@ def test_texts_on_the_command_line(run: Any, made: Made, tmp_path: Path) -> None
     column = ["--text-column", "review"]
     for file, options, first in (("new.csv", column, "row 0"), ("new.txt", [], "line 1")):
         done = run("predict", model, tmp_path / file, *options, "--json").document["predictions"]
-        assert [row["label"] for row in done] == expected
-        assert done[0]["path"] == first
-    blank = tmp_path / "blank.txt"
+        assert ([row["label"] for row in done], done[0]["path"]) == (expected, first)
     blank.write_text("good film\n\nbad meal\n")
     done = run("predict", model, blank, "--json")
     assert [row["path"] for row in done.document["predictions"]] == ["line 1", "line 3"]
     assert done.document["unreadable"] == [{"path": "line 2", "error": "the text is blank"}]
     assert "cannot read 'line 2': the text is blank" in done.err
+    result = oodzoo.test(model, tmp_path / "new.csv", columns=COLUMNS)
+    assert (result.noun, result.images, len(result.domains)) == ("text", 90, 3)
+    named = tmp_path / "named.csv"  # the columns have their own names; without domains
+    new.rename(columns={"review": "text", "stars": "label"}).to_csv(named, index=False)
+    assert oodzoo.test(model, named).confusion == result.confusion
     for content, words in (("\n", "none of the texts can be read"), ("", "has no texts")):
         blank.write_text(content)
         assert words in run("predict", model, blank).err
-
-
-def test_a_predictor_of_texts_is_tested(made: Made, tmp_path: Path) -> None:
-    table = reviews(3, n=10)
-    result = oodzoo.test(made.fitted, table, columns=COLUMNS)
-    assert (result.noun, result.images, len(result.domains)) == ("text", 30, 3)
-    expected = made.fitted.score(table["review"], table["stars"])
-    assert result.accuracy == pytest.approx(100 * expected)
-    file = tmp_path / "new.csv"
-    table.rename(columns={"review": "text", "stars": "label"}).to_csv(file, index=False)
-    alone = oodzoo.test(made.fitted, file)  # the columns have their own names; without domains
-    assert list(alone.domains) == ["all"]
-    assert alone.confusion == result.confusion
-    with pytest.raises(InputError, match="has no columns 'text', 'label'"):
-        oodzoo.test(made.fitted, table)

@@ -1,37 +1,28 @@
-"""Prediction sets: thresholds against their definition, coverage on exchangeable data."""
+"""Prediction sets, distances from training images, resizing: against their definitions."""
 
 from __future__ import annotations
-
-from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.oracles import gaussian as gaussian_oracle
 from tests.oracles import prediction_sets as oracle
 
+from oodzoo.extraction.columns import Samples
+from oodzoo.predictor import gaussian
+from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.prediction_sets import (
-    class_sets,
     intervals_of,
     measure_class_sets,
     measure_intervals,
-    threshold,
 )
 
 Floats = NDArray[np.float64]
 
 
 # --- against the definition ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sizes", [(7,), (5, 5), (4, 9, 6), (3, 8, 5, 10)])
-@pytest.mark.parametrize("level", ["0.5", "0.8", "0.9"])
-def test_thresholds_are_those_of_the_definition(sizes: tuple[int, ...], level: str) -> None:
-    rng = np.random.default_rng(len(sizes))
-    for _ in range(5):
-        scores = [rng.normal(rng.normal(), 1, n).round(1) for n in sizes]
-        assert threshold(scores, float(level)) == oracle.threshold(scores, level)
 
 
 ODD = (
@@ -79,46 +70,6 @@ def test_sets_of_unusual_domains_are_those_of_the_definition(kind: str, level: s
     assert found.thresholds == (0.0 if score == np.inf else -score,)
 
 
-# --- properties ---------------------------------------------------------------------------------
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from([0.8, 0.9, 0.95]))
-def test_exchangeable_samples_are_covered(seed: int, n_domains: int, level: float) -> None:
-    """On average over many draws, samples of the same distribution are covered at the level."""
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(8, 25, n_domains)
-    covered = []
-    for _ in range(40):
-        scores = [rng.normal(size=n) for n in sizes]
-        covered.append(np.mean(rng.normal(size=50) <= threshold(scores, level)))
-    spread = np.std(covered) / np.sqrt(len(covered))
-    assert np.mean(covered) >= level - 4 * spread - 1e-9
-
-
-def test_shifted_domains_are_covered_where_one_quantile_of_all_is_not_enough() -> None:
-    rng = np.random.default_rng(0)
-    pooled, raised = [], []
-    for _ in range(200):
-        scores = [rng.normal(rng.normal(0, 2), 1, 40) for _ in range(3)]
-        *others, new = scores
-        pooled.append(np.mean(new <= oracle.quantile(others, Fraction("0.8"))))
-        raised.append(np.mean(new <= threshold(others, 0.8)))
-    assert np.mean(pooled) < 0.76
-    assert np.mean(raised) >= 0.8
-
-
-@given(st.integers(0, 10**6), st.floats(0, 1))
-def test_sets_have_the_most_probable_class_and_shrink_with_the_threshold(
-    seed: int, least: float
-) -> None:
-    p = np.random.default_rng(seed).dirichlet(np.ones(4), 10)
-    sets = class_sets(p, least)
-    assert sets[np.arange(10), p.argmax(axis=1)].all()
-    assert not (class_sets(p, min(1.0, least + 0.1)) & ~sets).any()
-    assert class_sets(p, 0.0).all()
-
-
 # --- measured -----------------------------------------------------------------------------------
 
 
@@ -142,3 +93,56 @@ def test_intervals_of_several_numbers() -> None:
     assert measured.size is None
     (low, high), _ = intervals_of(np.array([5.0, 0.0]), measured)
     assert (low, high) == (5 - small, 5 + small)
+
+
+def _samples(seed: int, n: int = 60, d: int = 6, classes: int = 2, domains: int = 2) -> Samples:
+    rng = np.random.default_rng(seed)
+    labels, where = rng.integers(0, classes, n), rng.integers(0, domains, n)
+    mixing = rng.normal(size=(d, d))
+    features = (
+        rng.normal(size=(n, d)) @ mixing
+        + 2 * rng.normal(size=(classes, d))[labels]
+        + where[:, None]
+    )
+    return Samples(features.astype(np.float32), labels, where)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(3, 9), st.integers(1, 3))
+def test_distances_equal_the_oracle(seed: int, d: int, classes: int) -> None:
+    samples = _samples(seed, d=d, classes=classes)
+    fitted = fit_gaussian(samples)
+    axes = (d - 1) // 2
+    assert fitted.axes.shape == (d, axes)
+    new = _samples(seed + 1, n=5, d=d).features
+    features, labels, domains = samples.features.astype(np.float64), samples.labels, samples.domains
+    expected = [
+        gaussian_oracle.distance(x.astype(np.float64), features, labels, domains, axes) for x in new
+    ]
+    np.testing.assert_allclose(fitted.distances(new) * fitted.limit, expected, rtol=1e-4)
+
+
+def test_groups_are_held_out_together() -> None:
+    """Copies of an image in another fold would make the limit too small for new images."""
+    features, labels, domains = _samples(0, n=60, d=30, domains=1)
+    noise = np.random.default_rng(1).normal(scale=1e-3, size=(240, 30))
+    copies = Samples(
+        (np.repeat(features, 4, axis=0) + noise).astype(np.float32),
+        np.repeat(labels, 4),
+        np.repeat(domains, 4),
+    )
+    apart = fit_gaussian(copies)
+    together = fit_gaussian(copies, [[str(at // 4) for at in range(240)]])
+    assert together.limit > 1.2 * apart.limit
+    single = fit_gaussian(copies, [["all"] * 240])
+    assert np.isfinite(single.limit)
+
+
+def test_subsampling(monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = _samples(0, n=500)
+    whole = fit_gaussian(samples)
+    monkeypatch.setattr(gaussian, "_MAX_IMAGES", 250)
+    some = fit_gaussian(samples)
+    new = _samples(1, n=20).features
+    np.testing.assert_allclose(some.distances(new), whole.distances(new), rtol=0.3)
+    assert len(some.centres) == len(whole.centres)

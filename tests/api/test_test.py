@@ -1,4 +1,4 @@
-"""Tests of real predictors on real images, features and texts."""
+"""`oodzoo.test`: of real predictors on real images and features."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.metrics import accuracy_score, confusion_matrix
+from tests.assessment import conftest as fixtures
 from tests.events.heard import Heard
 from tests.predictor.data import DOMAINS, Y, problem, rows, truth
 
@@ -21,6 +22,8 @@ from oodzoo.report.assessment_page import assessment_page
 from oodzoo.tasks import Kind, Task
 from oodzoo.tasks.diagnosis.labels import LabelDiagnosis
 from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis
+
+new_digits, promised, result = fixtures.new_digits, fixtures.promised, fixtures.result
 
 
 def test_figures_are_those_of_the_predictions(
@@ -61,43 +64,19 @@ def test_other_forms_of_data_give_the_same(
     table = tmp_path / "table.csv"
     lines = map(",".join, zip(map(str, files), labels, domains, strict=True))
     table.write_text("\n".join(["file,digit,place", *lines]))
-    roles = {"path": "file", "label": "digit", "domain": "place"}
+    roles = {"columns": {"path": "file", "label": "digit", "domain": "place"}}
     pixels = [np.array(Image.open(file)) for file in files]
-    given: list[tuple[Any, dict[str, Any]]] = [
-        (table, {"columns": roles}),
-        (oodzoo.ImageDomains(new_digits), {}),
-        (pixels, {"labels": labels, "domains": domains}),
-    ]
-    for data, options in given:
-        found = oodzoo.test(predictor, data, **options)
-        assert found.confusion == result.confusion
-        assert list(found.domains) == list(result.domains)
-    alone = oodzoo.test(predictor, table, columns=roles, domains="one")
-    assert list(alone.domains) == ["all"]
-    assert alone.confusion == result.confusion
-    one = oodzoo.test(saved, new_digits / "tilted")  # a folder of classes is one domain
-    assert list(one.domains) == ["tilted"]
     tilted: Any = result.domains["tilted"].diagnosis
-    assert one.confusion == tilted.confusion
-
-
-def test_unknown_classes_are_not_compared_with_left_out_domains() -> None:
-    rng = np.random.default_rng(0)
-    y, place = np.tile(["no", "yes"], 90), np.repeat(["a", "b", "c"], 60)
-    X = rng.normal(size=(180, 3)) + 9 * (y == "yes")[:, None]
-    predictor = oodzoo.fit({"m": X}, y, place)
-    assert predictor.provenance.accuracy_interval is not None
-    labels = np.where(np.arange(180) % 3, y, "maybe")
-    result = oodzoo.test(predictor, {"m": X}, labels=labels, domains=["new"] * 180)
-    assert result.accuracy == pytest.approx(200 / 3)
-    assert result.known_accuracy == 100
-    assert result.promise is not None
-    assert result.promise.verdicts == {"new": "within"}
-    assert "is what is compared with left-out domains" in " ".join(result.remarks())
-    strange = np.where(place == "a", "maybe", y)
-    partly = oodzoo.test(predictor, {"m": X}, labels=strange, domains=[f"new-{d}" for d in place])
-    assert partly.promise is not None
-    assert partly.promise.verdicts == {"new-b": "within", "new-c": "within"}
+    given: list[tuple[Any, Any, Any, list[str], Any]] = [
+        (predictor, table, roles, list(result.domains), result),
+        (predictor, oodzoo.ImageDomains(new_digits), {}, list(result.domains), result),
+        (predictor, pixels, {"labels": labels, "domains": domains}, list(result.domains), result),
+        (predictor, table, roles | {"domains": "one"}, ["all"], result),
+        (saved, new_digits / "tilted", {}, ["tilted"], tilted),  # a folder of classes is a domain
+    ]
+    for tested, data, options, names, expected in given:
+        found = oodzoo.test(tested, data, **options)
+        assert (found.confusion, list(found.domains)) == (expected.confusion, names)
 
 
 def test_odd_data_is_counted_and_listed(
@@ -129,34 +108,12 @@ def test_training_data_is_recognised(predictor: oodzoo.Predictor, digits: Path) 
     assert found.is_training_data
     assert found.trained_on == ("chalk", "marker", "paper")
     assert "trained on exactly this data" in " ".join(found.remarks())
-    part = oodzoo.test(predictor, digits / "chalk")
+    heard = Heard()
+    part = oodzoo.test(predictor, digits / "chalk", listener=heard)
     assert not part.is_training_data
     assert "domain of the same name: 'chalk'" in " ".join(part.remarks())
-
-
-def test_flagged_images_are_compared_with_the_others(
-    predictor: oodzoo.Predictor, new_digits: Path, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(new_digits / "pencil", tmp_path / "data")
-    rng = np.random.default_rng(0)
-    for at in range(3):
-        noise = Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8))
-        noise.save(folder / "1" / f"noise{at}.png")
-    result = oodzoo.test(predictor, folder)
-    far = result.out_of_domain
-    found = {each.path: each for each in predictor.stream(sorted(folder.rglob("*.png")))}
-    flagged = [path for path, each in found.items() if each.out_of_domain]  # type: ignore[union-attr]
-    assert far.images == len(flagged) >= 3
-    right = [str(found[path].label) == Path(str(path)).parent.name for path in flagged]  # type: ignore[union-attr]
-    assert far.flagged == pytest.approx(100 * np.mean(right))
-    assert "unlike the training images" in " ".join(result.remarks())
-
-
-def test_listeners_get_progress_and_metrics(predictor: oodzoo.Predictor, new_digits: Path) -> None:
-    heard = Heard()
-    result = oodzoo.test(predictor, new_digits / "tilted", listener=heard)
-    assert (heard.steps()[0], heard.steps()[-1]) == ((0, 18), (18, 18))
-    metrics = {"accuracy": result.accuracy, "accuracy_by_domain/tilted": result.accuracy}
+    assert (heard.steps()[0], heard.steps()[-1]) == ((0, 36), (36, 36))
+    metrics = {"accuracy": part.accuracy, "accuracy_by_domain/chalk": part.accuracy}
     assert heard.metrics("test") == metrics
     assert heard.outline() == [("test", "start"), ("test", "done")]
 

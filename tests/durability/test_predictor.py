@@ -1,33 +1,37 @@
-"""Writing next to what exists: complete at any moment, and nothing of killed runs is left."""
+"""A predictor, and files that are made with it, are complete at any moment.
+
+Processes are killed before each change on disk, or while they upload.
+"""
 
 from __future__ import annotations
 
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.killing import Children, children, needs_fork
+from tests.predictor import conftest as fixtures
+from tests.s3 import Bucket
 
 import oodzoo
+from oodzoo import InputError
 from oodzoo.cli import main
-from oodzoo.cli.predict import _replacing
 from oodzoo.core.io import remove_stale, temporary_name
-from oodzoo.predictor.temporaries import new_folder
 
+other = fixtures.other
 Process = Callable[..., subprocess.Popen[str]]
 
-SAVE = "tests.predictor.test_temporaries:save"
-COMMAND = "tests.predictor.test_temporaries:command"
+HERE = "tests.durability.test_predictor"
 
 
 @pytest.fixture(scope="module")
 def kill() -> Iterator[Children]:
-    with children(
-        "tests.predictor.test_temporaries", "onnxruntime", "safetensors.numpy", "sklearn"
-    ) as started:
+    with children(HERE, "onnxruntime", "safetensors.numpy", "sklearn") as started:
         yield started
 
 
@@ -47,17 +51,12 @@ def content(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
 
 
-def models(folder: Path) -> list[str]:
-    """The models of a saved predictor, whose files all have the right checksum."""
-    return [model.name for model in oodzoo.load(folder).models]
-
-
 @needs_fork
 def test_a_new_predictor_is_complete_or_missing(
     saved: Path, kill: Children, tmp_path: Path
 ) -> None:
     moment = 1
-    while kill.killed(moment, SAVE, saved, folder := tmp_path / f"{moment}" / "model"):
+    while kill.killed(moment, f"{HERE}:save", saved, folder := tmp_path / f"{moment}" / "model"):
         assert not folder.exists(), moment
         oodzoo.load(saved).save(folder)
         assert content(folder) == content(saved), moment
@@ -78,7 +77,7 @@ def test_a_replaced_predictor_is_the_old_or_the_new_one(
         moment, seen = 1, []
         while True:
             folder = shutil.copytree(start, tmp_path / f"{source.name}{moment}" / "model")
-            if not kill.killed(moment, SAVE, source, folder):
+            if not kill.killed(moment, f"{HERE}:save", source, folder):
                 break
             seen.append(models(folder))
             oodzoo.load(source).save(folder)
@@ -94,25 +93,30 @@ def test_a_replaced_predictor_is_the_old_or_the_new_one(
         start, old, new = folder, new, old
 
 
+def models(folder: Path | str) -> list[str]:
+    """The models of a saved predictor, whose files all have the right checksum."""
+    return [model.name for model in oodzoo.load(folder).models]
+
+
 @needs_fork
-@pytest.mark.parametrize("kind", ["exported", "predicted"])
+@pytest.mark.parametrize("name", ["model.onnx", "labels.csv"])
 def test_a_file_is_the_old_or_the_new_one(
-    saved: Path, unseen: list[Path], kill: Children, tmp_path: Path, kind: str
+    saved: Path, unseen: list[Path], kill: Children, tmp_path: Path, name: str
 ) -> None:
-    file = tmp_path / "out" / ("model.onnx" if kind == "exported" else "labels.csv")
+    file = tmp_path / "out" / name
     file.parent.mkdir()
     arguments: list[str | Path] = ["predict", saved, *unseen[:3], "--out", file]
-    if kind == "exported":
+    if name == "model.onnx":
         pytest.importorskip("onnx", reason='merging graphs needs onnx: pip install "oodzoo[onnx]"')
         arguments = ["export", saved, file]
     moment = 1
     while True:
         file.write_bytes(b"old")
-        if not kill.killed(moment, COMMAND, *arguments):
+        if not kill.killed(moment, f"{HERE}:command", *arguments):
             break
         assert file.read_bytes() == b"old", moment
         moment += 1
-    if kind == "exported":
+    if name == "model.onnx":
         expected = oodzoo.load(saved).export(tmp_path / "expected.onnx")
         assert file.read_bytes() == expected.read_bytes()
     else:
@@ -121,44 +125,63 @@ def test_a_file_is_the_old_or_the_new_one(
     assert moment > 2
 
 
-def test_two_writers_of_one_file(tmp_path: Path) -> None:
-    with _replacing(tmp_path / "file") as first:
-        first.write("first, ")
-        with _replacing(tmp_path / "file") as second:
-            second.write("second")
-        assert (tmp_path / "file").read_text() == "second"
-        first.write("complete")
-    assert (tmp_path / "file").read_text() == "first, complete"
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+SAVE = "import sys, oodzoo; oodzoo.load(sys.argv[1]).save(sys.argv[2])"
 
 
-def test_an_error_leaves_the_old_file_and_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("old")
-    with pytest.raises(KeyboardInterrupt), _replacing(tmp_path / "file"):
-        raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "folder"):
-        raise KeyboardInterrupt
-    assert (tmp_path / "file").read_text() == "old"
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-    with pytest.raises(OSError, match="not empty"), new_folder(tmp_path / "folder"):
-        (tmp_path / "folder" / "mine").mkdir(parents=True)
-    assert {path.name for path in tmp_path.rglob("*")} == {"file", "folder", "mine"}
+@needs_fork
+@pytest.mark.parametrize(
+    ("moment", "is_killed"),
+    [("gaussian", False), ("predictor.json", True)],
+)
+def test_an_upload_that_fails_or_is_killed_leaves_the_old_predictor(
+    predictor: oodzoo.Predictor,
+    other: oodzoo.Predictor,
+    s3: Bucket,
+    process: Process,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    moment: str,
+    is_killed: bool,
+) -> None:
+    monkeypatch.setenv("OODZOO_CACHE", str(tmp_path / "cache"))
+    url, at = f"{s3.url}/model", f"^PUT .*{moment}"
+    predictor.save(url)
+    before = s3.keys()
+    s3.proxy.forget()
+    if is_killed:
+        s3.proxy.slow(at, seconds=600)
+        child = process(SAVE, other.save(tmp_path / "other"), url)
+        while not s3.proxy.asked(at):
+            assert child.poll() is None, child.communicate()[1]
+            time.sleep(0.05)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    else:
+        s3.proxy.fail(at, times=None)
+        with pytest.raises(InputError, match=rf"^'{url}/.*{moment}.*': .*as told"):
+            other.save(url)
+    s3.proxy.forget()
+    assert models(url) == [model.name for model in predictor.models]
+    if not is_killed:
+        assert s3.keys() == before
+    other.save(url)
+    assert models(url) == ["mlp_glyphs_augmented"]
+
+
+# --- temporary files -----------------------------------------------------------------------------
 
 
 def test_only_what_killed_runs_left_is_removed(process: Process, tmp_path: Path) -> None:
-    ended = process("")
+    ended, running = process(""), process("input()")
     ended.wait()
-    running = process("input()")
     own = temporary_name()
     machine = own.split("-")[1]
     stale = [f".tmp-{machine}-{ended.pid}-{'0' * 15}{number}" for number in range(3)]
     kept = [f".tmp-{machine}-{running.pid}-{'0' * 16}", ".tmp-mine", own, "folder"]
-    (tmp_path / "folder" / stale[0]).mkdir(parents=True)
-    (tmp_path / stale[0] / "models").mkdir(parents=True)
+    for name in (f"folder/{stale[0]}", f"{stale[0]}/models", *kept[:3]):
+        (tmp_path / name).mkdir(parents=True)
     (tmp_path / stale[1]).touch()
     (tmp_path / stale[2]).symlink_to(tmp_path / "folder")
-    for name in kept[:3]:
-        (tmp_path / name).mkdir()
     remove_stale(tmp_path)
     remove_stale(tmp_path / "nowhere")
     assert {path.name for path in tmp_path.iterdir()} == set(kept)
