@@ -22,8 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo.combining.heads import Heads, choose_pool
-from oodzoo.combining.pool import qualities
+from oodzoo.combining.pool import Heads, choose_pool, qualities
 from oodzoo.combining.predictions import SHARES, Head, HeadPredictions
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, StoreSource

@@ -29,7 +29,7 @@ from oodzoo.extraction.source import FeatureSource, StoreSource
 from oodzoo.extraction.target import Target
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.testbed.measurement import head_accuracy
+from oodzoo.ranking.testbed.runner import head_accuracy
 
 HEADER = [
     "store", "images", "regret", "w. tau", "measured", "expected", "error", "reference",

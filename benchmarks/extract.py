@@ -24,13 +24,13 @@ import numpy as np
 import onnxruntime
 from joblib import Parallel, cpu_count, delayed
 
+from oodzoo.core.backend import default_batch_size
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.device import default_batch_size
 
 MEDIUM = "mobilenet_v2_torchvision_imagenet"
 TARGET = 1.2

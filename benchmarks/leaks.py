@@ -36,9 +36,8 @@ from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.importing import import_features
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.leaks import pairs as leak_pairs
-from oodzoo.store.leaks.pairs import NearDuplicates
-from oodzoo.store.leaks.similar import similar_images
+from oodzoo.store.leaks import similar as leak_pairs
+from oodzoo.store.leaks.similar import NearDuplicates, similar_images
 
 Change = Callable[[Image.Image], Image.Image]
 

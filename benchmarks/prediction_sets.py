@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from oodzoo.combining.heads import Heads, choose_pool, left_out_pools, predict_with_heads
-from oodzoo.combining.pool import qualities
+from oodzoo.combining.pool import Heads, choose_pool, left_out_pools, predict_with_heads, qualities
 from oodzoo.extraction.source import StoreSource
 from oodzoo.predictor.prediction_sets import (
     LEVELS,

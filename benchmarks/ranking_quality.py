@@ -33,9 +33,8 @@ from threadpoolctl import threadpool_limits
 from oodzoo import FeatureStore
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.text import count
-from oodzoo.extraction.cache import Arrays
-from oodzoo.extraction.source import Facts, FeatureSource, Shard, StoreSource
-from oodzoo.ranking.testbed.measurement import Measurement, measure
+from oodzoo.extraction.source import Arrays, Facts, FeatureSource, Shard, StoreSource
+from oodzoo.ranking.testbed.runner import Measurement, measure
 from oodzoo.testbed import Comparison, TestBed, compare, judge
 
 RESAMPLES = 1000

@@ -44,9 +44,8 @@ from sklearn.feature_selection import SelectFdr, f_regression
 from sklearn.linear_model import ARDRegression, LassoCV
 
 from oodzoo.core.backend import backend
-from oodzoo.linear.selection.gauss_seidel import GramSweeps
 from oodzoo.linear.selection.selector import SpikeSlabSelector
-from oodzoo.linear.selection.spike_slab import Data, Iterations, Posterior, Priors
+from oodzoo.linear.selection.spike_slab import Data, GramSweeps, Iterations, Posterior, Priors
 from oodzoo.linear.selection.target_scale import RULES, TargetMoments, scale_samples
 
 Floats = NDArray[np.float64]

@@ -39,7 +39,7 @@ import oodzoo
 from oodzoo.data import contents, files
 from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.demo.digits import write_digits
-from oodzoo.extraction import pixels
+from oodzoo.extraction import forward
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 
@@ -86,7 +86,7 @@ def busy_times() -> Iterator[list[tuple[float, float]]]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(contents, "reading", reading)
-        patch.setattr(pixels, "reading", reading)
+        patch.setattr(forward, "reading", reading)
         yield times
 
 

@@ -28,13 +28,12 @@ import numpy as np
 from PIL import Image
 
 import oodzoo
+from oodzoo.core.packages import import_torchvision
 from oodzoo.tuning.network import Network, loss
-from oodzoo.tuning.problem import Problem, opened
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import Problem, TuneSettings, opened
 from oodzoo.tuning.training import Training
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.sources import load_trainable
-from oodzoo.zoo.torchvision_import import import_torchvision
 
 DOMAINS = ("drawing", "photo", "sketch")
 CLASSES = ("cat", "dog")

@@ -40,9 +40,8 @@ from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.tuning.choice import CANDIDATES
 from oodzoo.tuning.network import Network
-from oodzoo.tuning.problem import opened
+from oodzoo.tuning.problem import TuneSettings, opened
 from oodzoo.tuning.runs import Runs
-from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Events
 from oodzoo.zoo import load_model, load_zoo
 from oodzoo.zoo.sources import load_trainable

@@ -13,16 +13,19 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oodzoo.core.numbers import is_number, number, significant, span
 from oodzoo.core.text import (
     count,
     csv_cell,
     did_you_mean,
     duration,
+    is_number,
+    number,
     one_line,
     printable,
     short_name,
+    significant,
     some_of,
+    span,
     text_table,
     unknown,
     without_folders,

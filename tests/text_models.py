@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from oodzoo.core.errors import MissingPackageError
-from oodzoo.core.packages import optional_package
-from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
+from oodzoo.core.packages import import_torchvision, optional_package, torchvision_installed
 
 WORDS = (
     *("the", "a", "good", "bad", "fine", "poor", "film", "book", "meal", "room", "was", "is"),

@@ -23,7 +23,7 @@ from oodzoo.extraction.source import StoreSource
 from oodzoo.ranking.folds import leave_one_domain_out
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
-from oodzoo.store.local import update_local
+from oodzoo.store.documents import update_local
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import writing
 

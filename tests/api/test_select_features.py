@@ -19,7 +19,7 @@ from oodzoo.combining.selection import Selection, SelectionSummary
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import ArraySource, StoreSource
 from oodzoo.linear.heads.ridge import SETTINGS
-from oodzoo.linear.selection import consistent, contributions
+from oodzoo.linear.selection import contributions
 
 Floats = NDArray[np.float64]
 METHODS = pytest.mark.parametrize("method", ["consistent", "paper"])
@@ -197,12 +197,12 @@ def test_limits_of_memory_and_of_samples(monkeypatch: pytest.MonkeyPatch) -> Non
         assert np.array_equal(found.contributions[model], expected.contributions[model])
     source = ArraySource(features, y, domains)
     columns = Columns.all_of(source, ["noise", "specific"])
-    samples = consistent.thinned_samples(columns, source, source.domains)
+    samples = contributions.thinned_samples(columns, source, source.domains)
     both = np.hstack([part["noise"], part["specific"]]).astype(np.float32)
     assert np.array_equal(samples.features, both)
     assert np.array_equal(samples.labels, y[rows])
     monkeypatch.undo()
-    monkeypatch.setattr(consistent, "MAX_VALUES", 3 * 300 + 1)
+    monkeypatch.setattr(contributions, "MAX_VALUES", 3 * 300 + 1)
     few = selected(features, y, domains)
     assert few.numbers_tried[-1].n_selected == 3 >= len(few.columns)
 

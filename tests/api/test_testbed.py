@@ -19,6 +19,7 @@ from tests.testbed.data import NOISE, arrays, source, store
 import oodzoo
 from oodzoo import scores
 from oodzoo.core.errors import InputError
+from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.extraction.columns import Samples
 from oodzoo.extraction.importing import import_features
 from oodzoo.extraction.source import ArraySource, StoreSource
@@ -26,14 +27,13 @@ from oodzoo.linear.heads.linear import fit_head
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.ranking.testbed.external import published_accuracies, read_timm_results, read_values
-from oodzoo.ranking.testbed.measurement import (
+from oodzoo.ranking.testbed.runner import (
     PAPER,
     Measurement,
     head_accuracy,
     measure,
 )
 from oodzoo.testbed import judge, load, run, save
-from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 
 @pytest.fixture(autouse=True)

@@ -20,7 +20,7 @@ from oodzoo import InputError
 from oodzoo.core.io import temporary_name
 from oodzoo.events import Listener
 from oodzoo.predictor.tuning import remove_checkpoints, tune_settings
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import TuneSettings
 
 require_tuning()
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tests.cli.commands import command
 
+from oodzoo.core.packages import import_torchvision
 from oodzoo.predictor import tuning  # noqa: F401 - imported once, for all children
 from oodzoo.tuning import training
-from oodzoo.tuning.kept import Checkpoint, write_checkpoint
-from oodzoo.zoo.torchvision_import import import_torchvision
+from oodzoo.tuning.averages import Checkpoint, write_checkpoint
 
 import_torchvision(extra="tune", purpose="this test")
 import onnx2torch  # noqa: E402, F401 - takes seconds

@@ -10,7 +10,7 @@ import typer.main
 from tests.conftest import Run
 
 from oodzoo.cli import app
-from oodzoo.cli.config import WritesConfig, file_options
+from oodzoo.cli.run import WritesConfig, file_options
 from oodzoo.cli.run import run as run_command
 from oodzoo.pipeline.config import CONFIG_FILE, read_config
 from oodzoo.report import record

@@ -245,7 +245,7 @@ def test_interrupted_before_the_command_starts(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oodzoo.cli.help.PlainCommand.parse_args", interrupt)
+    monkeypatch.setattr("oodzoo.cli.app.PlainCommand.parse_args", interrupt)
     done = run("rank", "store", *(["--json"] if json else []))
     said = '{"error": "interrupted", "code": 130}\n' if json else "oodzoo: interrupted\n"
     assert (done.code, done.out, done.err) == (130, "", said)

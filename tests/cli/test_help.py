@@ -16,8 +16,8 @@ import typer.main
 from tests.conftest import Run
 
 from oodzoo.cli import app
+from oodzoo.cli.app import PANELS
 from oodzoo.cli.evaluate import tune_device
-from oodzoo.cli.help import PANELS
 from oodzoo.cli.options import ZOO_HELP, compute_device, domain_weights, top_k_of
 
 

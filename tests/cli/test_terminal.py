@@ -11,11 +11,14 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from oodzoo.cli import terminal
-from oodzoo.cli.listening import Bar
-from oodzoo.cli.tables import Part, column_widths, fit_table, needed_width
+from oodzoo.cli.options import Bar
 from oodzoo.cli.terminal import (
+    Part,
     Terminal,
+    column_widths,
+    fit_table,
     left_in_words,
+    needed_width,
     paragraph_on,
     progress_bars,
     progress_lines,

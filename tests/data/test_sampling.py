@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
-from oodzoo.data.listing import Sample
-from oodzoo.data.sampling import apportion, stratified_sample
+from oodzoo.data.listing import Sample, apportion, stratified_sample
 from oodzoo.tasks import Task
 
 SIZES = st.dictionaries(

@@ -12,7 +12,7 @@ import pytest
 
 from oodzoo import ImageDomains, InputError
 from oodzoo.data.listing import Issue
-from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
+from oodzoo.data.sources.folder import UnlabelledImages, parse_unlabelled
 
 WriteImage = Callable[[Path], Path]
 

@@ -34,11 +34,11 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import locked, npy_bytes
 from oodzoo.store.checking import check_store
+from oodzoo.store.documents import read_local, update_local
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import ImageIndex
-from oodzoo.store.local import read_local, update_local
+from oodzoo.store.maintenance import prune_store
 from oodzoo.store.manifest import read_manifest
-from oodzoo.store.prune import prune_store
 from oodzoo.store.shards import (
     Shard,
     ShardFile,

@@ -37,8 +37,7 @@ from oodzoo.report import write_report
 from oodzoo.report.record import PARTS, read_run
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.prune import prune_store
-from oodzoo.store.removal import remove_models
+from oodzoo.store.maintenance import prune_store, remove_models
 from oodzoo.store.sync import sync_store
 from oodzoo.testbed import load as load_bed
 
@@ -301,8 +300,8 @@ class Case(NamedTuple):
 
 DATA, STORE = "{inputs}/images", "{here}/store"
 EXTRACT, SYNC = "tests.store.tiny:extract", "oodzoo.store.sync:sync_store"
-REMOVE, PRUNE = "oodzoo.store.removal:remove_models", "oodzoo.store.prune:prune_store"
-CHECK, MERGE = "oodzoo.store.checking:check_store", "oodzoo.store.merge:merge_stores"
+REMOVE, PRUNE = "oodzoo.store.maintenance:remove_models", "oodzoo.store.maintenance:prune_store"
+CHECK, MERGE = "oodzoo.store.checking:check_store", "oodzoo.store.maintenance:merge_stores"
 IMPORT = "oodzoo.extraction.importing:import_features"
 SOURCES = ("{inputs}/one", "{inputs}/two")
 SELECT = ("select", STORE, "--top-k", "2")

@@ -34,18 +34,16 @@ from oodzoo import testbed
 from oodzoo.combining.selection import select_features
 from oodzoo.core.io import json_bytes
 from oodzoo.events import Events
-from oodzoo.extraction.cache import VERSION, read_cached
 from oodzoo.extraction.importing import read_features
-from oodzoo.extraction.source import as_source
+from oodzoo.extraction.source import VERSION, as_source, read_cached
 from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.predictor.folder import _read_document, read_folder, write_folder
 from oodzoo.ranking.testbed.external import read_values
 from oodzoo.report import record
 from oodzoo.report.record import Run, read_run
 from oodzoo.store.checking import check_store
-from oodzoo.store.documents import sealed, sealed_bytes
+from oodzoo.store.documents import sealed, sealed_bytes, update_local
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.local import update_local
 from oodzoo.store.shards import ShardFile, checksum, open_shard, read_record
 
 # set the variable to try more files of each kind
@@ -597,7 +595,7 @@ def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def kept(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Kept:
     if kind == "checkpoint":
         torch = pytest.importorskip("torch")
-        from oodzoo.tuning.kept import FILE, read_tensors, write_tensors
+        from oodzoo.tuning.averages import FILE, read_tensors, write_tensors
 
         write_tensors(tmp_path / FILE, {"a": torch.arange(9.0), "b": torch.ones(2)}, {"step": "1"})
         return tmp_path / FILE, lambda: str(read_tensors(tmp_path / FILE) or "")

@@ -18,7 +18,7 @@ from oodzoo.extraction.engines.choice import (
     parse_devices,
     parse_part,
 )
-from oodzoo.extraction.engines.processes import Processes
+from oodzoo.extraction.engines.task import Processes
 
 
 @given(st.integers(1, 10**9 - 1), st.data())

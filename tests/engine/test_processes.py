@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.engine.tasks import work
 
-from oodzoo.extraction.engines.processes import Processes
 from oodzoo.extraction.engines.task import (
     ATTEMPTS,
+    Processes,
     Reply,
     Worker,
     run_task,

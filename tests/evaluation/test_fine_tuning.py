@@ -29,13 +29,13 @@ from oodzoo.combining.evaluation.fine_tuning import (
     require_store,
     with_fine_tuned,
 )
+from oodzoo.combining.evaluation.protocol import _of_options
 from oodzoo.combining.evaluation.rows import TunedFacts
-from oodzoo.combining.evaluation.what_if import _of_options
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import locked
 from oodzoo.events import Listener, Stage
 from oodzoo.extraction.source import ArraySource, StoreSource
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import TuneSettings
 from oodzoo.tuning.tuner import Tuner
 
 require_tuning()

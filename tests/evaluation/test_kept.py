@@ -18,12 +18,11 @@ import oodzoo
 from oodzoo.combining import work
 from oodzoo.core.errors import InputError
 from oodzoo.events import Listener
-from oodzoo.extraction.engines.processes import Processes
-from oodzoo.extraction.engines.task import Worker
+from oodzoo.extraction.engines.task import Processes, Worker
 from oodzoo.extraction.source import StoreSource
 from oodzoo.store.class_embeddings import write_class_embeddings
-from oodzoo.store.local import update_local
-from oodzoo.store.merge import merge_stores
+from oodzoo.store.documents import update_local
+from oodzoo.store.maintenance import merge_stores
 
 OPTIONS: dict[str, Any] = {"top_k": 2, "baselines": False, "with_target": True}
 

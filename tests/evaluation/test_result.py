@@ -24,10 +24,10 @@ from oodzoo.combining.evaluation.advice import (
     on_tuning,
 )
 from oodzoo.combining.evaluation.learning_curve import CurvePoint, FewerDomains, LearningCurve
-from oodzoo.combining.evaluation.recommended import (
+from oodzoo.combining.evaluation.rows import Aggregation, Cell, Gain, Measures, Row
+from oodzoo.combining.verdict import (
     Recommended,
 )
-from oodzoo.combining.evaluation.rows import Aggregation, Cell, Gain, Measures, Row
 from oodzoo.core.errors import InputError
 
 

@@ -16,7 +16,7 @@ pytest.importorskip("ipykernel")
 def test_what_the_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, str]] = []
     now = [100.0]
-    monkeypatch.setattr("oodzoo.core.events.notebook.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("oodzoo.core.events.listener.time.monotonic", lambda: now[0])
     monkeypatch.setattr("IPython.display.display", Line(seen).display)
     progress = NotebookProgress()
     progress.start("run")

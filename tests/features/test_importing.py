@@ -16,8 +16,7 @@ from tests.features.data import Stamps, Tree
 
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.config import Extraction
-from oodzoo.extraction.feature_files import read_feature_files
-from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.importing import import_features, read_feature_files
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 
@@ -265,7 +264,7 @@ def test_npz_is_checked_before_it_is_unpacked(
 ) -> None:
     """Its arrays may be thousands of times larger than the file."""
     file, memory = npz(tmp_path / "a.npz"), 3 * N * (4 * 4 + 4 * 3 + 16)
-    monkeypatch.setattr("oodzoo.extraction.feature_files.available_memory", lambda: memory)
+    monkeypatch.setattr("oodzoo.extraction.importing.available_memory", lambda: memory)
     with pytest.raises(InputError, match=r"takes .* kB, but 1\.6 kB of memory are available"):
         import_features([file], tmp_path / "s")
 

@@ -14,17 +14,15 @@ from tests.small_clip import WIDTH, small_clip
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.config import ExtractionConfig, find_spec
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.extraction.members import find_spec
 from oodzoo.extraction.timing import PASSES
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.onnx import OnnxNetwork
-from oodzoo.zoo.prompts import PROMPTS, Prompts
+from oodzoo.zoo.prompts import PROMPTS, Prompts, embed_classes
 from oodzoo.zoo.sources import get_source
-from oodzoo.zoo.text_tower import embed_classes
 
 timm, timm_spec = fixtures.timm, fixtures.timm_spec
 

@@ -13,11 +13,17 @@ from hypothesis import strategies as st
 from tests.store.data import flip
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction import cache
-from oodzoo.extraction.cache import read_cached, write_cached
+from oodzoo.extraction import source as module
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import ArraySource, FeatureSource, StoreSource, as_source
+from oodzoo.extraction.source import (
+    ArraySource,
+    FeatureSource,
+    StoreSource,
+    as_source,
+    read_cached,
+    write_cached,
+)
 
 
 def both(folder: Path) -> list[FeatureSource]:
@@ -192,7 +198,7 @@ def test_the_same_key_is_read_and_another_is_not(
     assert read_cached(path.with_name("b.npz"), "a") is None
     write_cached(path, "b", {})
     assert read_cached(path, "b") == {}
-    monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
+    monkeypatch.setattr(module, "VERSION", module.VERSION + 1)
     assert read_cached(path, "b") is None
 
 

@@ -18,14 +18,13 @@ from tests.ranking.data import saved, simulate_models
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.extraction.adding import add_unlabelled
+from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.config import Extraction
-from oodzoo.extraction.extract import open_unlabelled
+from oodzoo.extraction.extract import add_unlabelled, open_unlabelled
 from oodzoo.extraction.source import ArraySource, StoreSource
 from oodzoo.extraction.target import FEWEST_IMAGES, Target, as_target
-from oodzoo.store.contents import read_model
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.index import read_model
 from oodzoo.zoo import ModelSpec
 
 MODELS = ("mlp_glyphs_augmented", "separable_shapes")
@@ -137,8 +136,8 @@ def test_features_are_those_of_an_extraction(
     def load(*_: object, **__: object) -> None:
         raise AssertionError("a model is loaded")
 
-    monkeypatch.setattr("oodzoo.extraction.members.load_network", load)
-    monkeypatch.setattr("oodzoo.extraction.adding.writing", load)
+    monkeypatch.setattr("oodzoo.extraction.config.load_network", load)
+    monkeypatch.setattr("oodzoo.extraction.extract.writing", load)
     done = add(store, shutil.copytree(target, tmp_path / "target"))  # elsewhere
     assert (done.decoded, done.shards) == (0, 0)
     assert tree(store) == before

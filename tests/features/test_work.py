@@ -23,13 +23,11 @@ from tests.features.data import Extract, Zoo
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction import work as features_work
-from oodzoo.extraction.config import Extraction, ExtractionConfig, PassTime, Timing
+from oodzoo.extraction.config import Extraction, ExtractionConfig, LoadedModel, PassTime, Timing
 from oodzoo.extraction.engines.choice import Part
 from oodzoo.extraction.engines.task import Work, Worker
-from oodzoo.extraction.members import LoadedModel
-from oodzoo.extraction.planning import planned_part
-from oodzoo.extraction.progress import ExtractionProgress
-from oodzoo.extraction.timing import Timings
+from oodzoo.extraction.extractor import planned_part
+from oodzoo.extraction.timing import ExtractionProgress, Timings
 from oodzoo.extraction.work import (
     MODELS_PER_TASK,
     Done,
@@ -40,9 +38,9 @@ from oodzoo.extraction.work import (
     missing_here,
     run_task,
 )
+from oodzoo.store.documents import read_local, update_local
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import ImageIndex
-from oodzoo.store.local import read_local, update_local
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import PlannedShard, writing
 from oodzoo.zoo import ModelSpec

@@ -13,8 +13,7 @@ from tests.leaks.data import planted
 from tests.oracles import leaks as oracle
 
 from oodzoo.store.leaks import search
-from oodzoo.store.leaks.search import Plan, Search, Task, plan_pairs
-from oodzoo.store.leaks.space import FeatureSpace, list_samples
+from oodzoo.store.leaks.search import FeatureSpace, Plan, Search, Task, list_samples, plan_pairs
 
 # --- models and samples ----------------------------------------------------------------------
 

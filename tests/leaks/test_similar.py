@@ -14,8 +14,16 @@ from tests.oracles import leaks as oracle
 
 from oodzoo.data.files import ImageFile, LocalFile
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.leaks.pairs import MOST, NearDuplicates, Pair, Pairs
-from oodzoo.store.leaks.similar import SIDE, correlation, similar_images, thumbnails
+from oodzoo.store.leaks.similar import (
+    MOST,
+    SIDE,
+    NearDuplicates,
+    Pair,
+    Pairs,
+    correlation,
+    similar_images,
+    thumbnails,
+)
 
 
 def places(found: NearDuplicates) -> dict[tuple[int, int], float]:

@@ -32,8 +32,7 @@ from oodzoo.combining.decision import (
     decide,
 )
 from oodzoo.combining.final import FinalHead, fit_pool
-from oodzoo.combining.heads import Heads, choose_pool, left_out_pools, predict_with_heads
-from oodzoo.combining.pool import Limits
+from oodzoo.combining.pool import Heads, Limits, choose_pool, left_out_pools, predict_with_heads
 from oodzoo.combining.predictions import (
     SHARES,
     TRAINED,

@@ -19,10 +19,10 @@ from tests.ranking.data import Arrays, Data, by_domain, lacking, moments_of, sim
 import oodzoo
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.linear import fit_head
-from oodzoo.ranking.agreement import Labels
 from oodzoo.ranking.folds import Stability, leave_one_domain_out
 from oodzoo.ranking.ridge import RIDGES, Transfer
 from oodzoo.ranking.terms import (
+    Labels,
     Terms,
     unseen_scores,
 )

@@ -18,13 +18,14 @@ from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.domainbed import RULES, cell, sweep
 from oodzoo.linear.heads.domainbed.protocol import (
     Hyperparameters,
+    Record,
     Split,
+    chosen,
     folds,
     hyperparameters,
     seed_hash,
     split,
 )
-from oodzoo.linear.heads.domainbed.rules import Record, chosen
 from oodzoo.linear.heads.domainbed.training import (
     Block,
     Group,

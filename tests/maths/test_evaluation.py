@@ -34,7 +34,7 @@ from oodzoo.combining.evaluation.rows import (
     calibration_error,
     measures_of,
 )
-from oodzoo.combining.heads import choose_pool, predict_with_heads
+from oodzoo.combining.pool import choose_pool, predict_with_heads
 from oodzoo.combining.predictions import fit_kind
 from oodzoo.combining.selection import select_features
 from oodzoo.extraction.columns import Columns, Samples

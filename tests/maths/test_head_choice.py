@@ -27,7 +27,7 @@ from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.paths import C_GRID
 from oodzoo.linear.heads.ridge import RIDGES, SETTINGS
 from oodzoo.tasks import KINDS, Kind
-from oodzoo.tasks.strata import strata
+from oodzoo.tasks.kinds import strata
 
 
 def made(kind: Kind, n: int = 48, d: int = 6, n_domains: int = 3) -> Samples:

@@ -22,15 +22,21 @@ from oodzoo.core.backend import backend
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import Samples, normalise
 from oodzoo.linear.heads import ridge
-from oodzoo.linear.heads.left_out import Split
-from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.multilabel import fit_label_head, left_out_labels
-from oodzoo.linear.heads.paths import C_GRID, left_out_paths
-from oodzoo.linear.heads.regression import (
+from oodzoo.linear.heads.kinds import (
+    fit_label_head,
     fit_regression_head,
+    left_out_labels,
     left_out_regressions,
     predict_regression_splits,
 )
+from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.linear.heads.outputs import (
+    fit_from_zero_shot,
+    left_out_from_zero_shot,
+    left_out_zero_shot,
+    zero_shot_head,
+)
+from oodzoo.linear.heads.paths import C_GRID, Split, left_out_paths
 from oodzoo.linear.heads.ridge import (
     RIDGES,
     SETTINGS,
@@ -39,12 +45,6 @@ from oodzoo.linear.heads.ridge import (
     left_out_ridges,
     predict_ridge_splits,
     solve_split,
-)
-from oodzoo.linear.heads.zero_shot import (
-    fit_from_zero_shot,
-    left_out_from_zero_shot,
-    left_out_zero_shot,
-    zero_shot_head,
 )
 
 CS = (1e-3, 0.1, 1.0)

@@ -17,7 +17,7 @@ from tests.testbed.data import ACCURACY, NEARLY, PERFECT, REVERSED
 
 from oodzoo.core.errors import InputError
 from oodzoo.ranking.intervals import CONFIDENCE
-from oodzoo.ranking.testbed.correlation import (
+from oodzoo.ranking.testbed.agreement import (
     Difference,
     Kind,
     correlation,

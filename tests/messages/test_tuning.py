@@ -12,7 +12,7 @@ from tests.tuning import small
 
 from oodzoo import InputError
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuner
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import TuneSettings
 
 
 @pytest.mark.parametrize(

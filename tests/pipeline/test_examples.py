@@ -16,7 +16,7 @@ from tests.report.example import example_run
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import EmbeddedFile, LocalFile, ObjectImage, read_bytes
 from oodzoo.data.listing import Sample
-from oodzoo.pipeline.examples import (
+from oodzoo.pipeline.driver import (
     EXAMPLES,
     choose_examples,
     example_files,

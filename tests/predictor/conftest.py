@@ -11,9 +11,8 @@ import pytest
 
 import oodzoo
 from oodzoo.core.errors import MissingPackageError
-from oodzoo.core.packages import optional_package
+from oodzoo.core.packages import import_torchvision, optional_package
 from oodzoo.zoo import ModelSpec
-from oodzoo.zoo.torchvision_import import import_torchvision
 
 
 @pytest.fixture

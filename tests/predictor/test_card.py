@@ -13,8 +13,7 @@ import pytest
 import oodzoo
 from oodzoo.extraction.columns import Columns
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.predictor.card import is_own_card, model_card
-from oodzoo.predictor.card_metadata import card_metadata
+from oodzoo.predictor.card import card_metadata, is_own_card, model_card
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import ConfidencePoint, LeftOut
 from oodzoo.predictor.models import FeatureModel, PredictorModel

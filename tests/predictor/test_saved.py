@@ -232,7 +232,7 @@ def test_a_replacement_that_fails_leaves_the_old_predictor(
         changed(predictor, models=[missing, *others]).save(folder)
     assert names(folder) - before <= {".lock"}
     with monkeypatch.context() as patch:
-        patch.setattr("oodzoo.predictor.bundle.file_digest", lambda path: "0" * 64)
+        patch.setattr("oodzoo.predictor.document.file_digest", lambda path: "0" * 64)
         with pytest.raises(InputError, match="changed while it was copied"):
             predictor.save(folder)
     assert oodzoo.load(folder).provenance == predictor.provenance

@@ -25,7 +25,7 @@ from oodzoo.predictor.tuned import (
     fit_tuned_pool,
     tuned_model,
 )
-from oodzoo.predictor.tuning_data import model_to_tune, open_to_tune, readable_to_tune
+from oodzoo.predictor.tuning import model_to_tune, open_to_tune, readable_to_tune
 from oodzoo.tuning.choice import CANDIDATES, Choice
 from oodzoo.tuning.tuner import Tuned
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing, TextPreprocessing

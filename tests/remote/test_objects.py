@@ -11,9 +11,9 @@ from tests.s3 import Bucket
 
 from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.core.remote import objects
-from oodzoo.core.remote.failures import RemoteError
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import (
+    RemoteError,
     RemoteFile,
     create_file,
     find_file,

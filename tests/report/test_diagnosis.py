@@ -11,9 +11,8 @@ from tests.report.diagnosis_example import example_diagnosis
 from oodzoo.report.assessment_page import labels_figure
 from oodzoo.report.blocks import Figure
 from oodzoo.report.diagnosis import classes_figure, confusion_figure
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
+from oodzoo.tasks.diagnosis.classes import Bin, ClassDiagnosis, Reliability
 from oodzoo.tasks.diagnosis.labels import diagnose_labels
-from oodzoo.tasks.diagnosis.reliability import Bin, Reliability
 
 SURE = Reliability((Bin(90.0, 100.0, 9, 95.0, 78.0),), 17.0)
 MANY = tuple(str(at) for at in range(30))

@@ -39,9 +39,8 @@ from oodzoo.ranking.racing import Dropped
 from oodzoo.report import page
 from oodzoo.report.assessment_page import assessment_page
 from oodzoo.report.record import ExtractionSummary, PredictorSummary, Run
-from oodzoo.store.leaks.pairs import NearDuplicates, Pair, Pairs
-from oodzoo.tasks.diagnosis.classes import diagnose_classes
-from oodzoo.tasks.diagnosis.reliability import Bin, Reliability
+from oodzoo.store.leaks.similar import NearDuplicates, Pair, Pairs
+from oodzoo.tasks.diagnosis.classes import Bin, Reliability, diagnose_classes
 
 WRITTEN = Path(__file__).parent / "golden"
 THREE = ("art", "photo", "sketch")

@@ -20,7 +20,7 @@ from oodzoo.report.blocks import Headline, Section
 from oodzoo.report.diagnosis import mistakes_gallery
 from oodzoo.report.page import render
 from oodzoo.report.record import DataSummary, Example, Run
-from oodzoo.store.leaks.pairs import Pair
+from oodzoo.store.leaks.similar import Pair
 from oodzoo.tasks import Kind
 from oodzoo.tasks.diagnosis.classes import Mistake
 

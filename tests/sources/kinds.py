@@ -18,10 +18,10 @@ import pytest
 from PIL import Image
 
 import oodzoo
+from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.data.images import decode
 from oodzoo.extraction.config import Extraction, ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 
 class Given(NamedTuple):

@@ -21,8 +21,7 @@ from tests.sources.kinds import write_parquet, write_tar
 
 from oodzoo import ImageDomains, InputError
 from oodzoo.core.remote.location import Url
-from oodzoo.data.files import read_bytes
-from oodzoo.data.row_groups import read_cell
+from oodzoo.data.files import read_bytes, read_cell
 from oodzoo.data.sources import parquet
 from oodzoo.data.sources.containers import expand_braces, find_containers, read_each
 from oodzoo.data.sources.tar import Member, list_members, list_tars

@@ -16,8 +16,7 @@ from oodzoo.core.remote.location import Url
 from oodzoo.data.files import RemoteImage
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.rows import list_columns
-from oodzoo.data.sources.table import list_table
-from oodzoo.data.sources.texts import read_texts
+from oodzoo.data.sources.table import list_table, read_texts
 
 HEADER = "path,domain,label\n"
 ROWS = "day/cat/1.png,day,cat\nnight/dog/1.png,night,dog\n"

@@ -20,9 +20,7 @@ from oodzoo.store.checking import check_store
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings, write_class_embeddings
 from oodzoo.store.documents import sealed
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.merge import merge_stores
-from oodzoo.store.prune import prune_store
-from oodzoo.store.removal import remove_models
+from oodzoo.store.maintenance import merge_stores, prune_store, remove_models
 
 SPACE = joint_space(n=8, n_domains=2)
 

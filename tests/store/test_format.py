@@ -33,9 +33,9 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import Sample
-from oodzoo.store.contents import require_store
+from oodzoo.store.documents import read_local, update_local
 from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
-from oodzoo.store.local import read_local, update_local
+from oodzoo.store.index import require_store
 from oodzoo.store.manifest import IDENTITY, Manifest
 from oodzoo.store.places import is_file_name, mistaken_folder, part_of_run, repair_advice
 from oodzoo.store.shards import Shard, checksum, open_shard, read_record, record_file, write_shard

@@ -17,11 +17,9 @@ from tests.store.tiny import CLASSES, content
 
 from oodzoo.core.errors import InputError
 from oodzoo.store.checking import check_store
-from oodzoo.store.contents import registered_models
+from oodzoo.store.index import registered_models
+from oodzoo.store.maintenance import Pruned, merge_stores, prune_store, remove_models
 from oodzoo.store.manifest import read_manifest
-from oodzoo.store.merge import merge_stores
-from oodzoo.store.prune import Pruned, prune_store
-from oodzoo.store.removal import remove_models
 from oodzoo.store.shards import read_record
 
 # set the variable to try more histories

@@ -30,10 +30,15 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import _machine, file_digest
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.prune import Pruned, prune_store
-from oodzoo.store.removal import remove_models
+from oodzoo.store.maintenance import (
+    DomainEntry,
+    Pruned,
+    disk_usage,
+    list_contents,
+    prune_store,
+    remove_models,
+)
 from oodzoo.store.sync import regroup_store, sync_store
-from oodzoo.store.usage import DomainEntry, disk_usage, list_contents
 from oodzoo.store.writer import writing
 
 TABLE = letters(day="abcde", night="fghi")

@@ -17,7 +17,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.merge import merge_stores
+from oodzoo.store.maintenance import merge_stores
 from oodzoo.store.writer import writing
 
 TABLE = letters(day="abcde", night="fghi")

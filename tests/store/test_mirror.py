@@ -26,10 +26,8 @@ from oodzoo.store import mirror
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import pull, store_folder, write_new
-from oodzoo.store.prune import prune_store
-from oodzoo.store.removal import remove_models
+from oodzoo.store.maintenance import disk_usage, list_contents, prune_store, remove_models
 from oodzoo.store.sync import sync_store
-from oodzoo.store.usage import disk_usage, list_contents
 
 
 @pytest.fixture(autouse=True)

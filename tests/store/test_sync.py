@@ -19,15 +19,14 @@ from tests.store.tiny import CLASSES, ExactModel, write_image
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.unlabelled import UnlabelledImages
+from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.ranking.racing.race import race
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.leaks.space import list_samples
-from oodzoo.store.merge import merge_stores
+from oodzoo.store.leaks.search import list_samples
+from oodzoo.store.maintenance import list_contents, merge_stores
 from oodzoo.store.sync import Changes, sync_store
-from oodzoo.store.usage import list_contents
 from oodzoo.store.writer import writing
 from oodzoo.tasks import Task
 

@@ -21,8 +21,8 @@ from tests.store.data import (
 )
 
 from oodzoo.core.errors import InputError
-from oodzoo.store.contents import read_model
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.index import read_model
 from oodzoo.store.manifest import read_manifest
 from oodzoo.store.shards import record_files
 from oodzoo.store.table import table_numbers

@@ -23,15 +23,18 @@ from sklearn.metrics import (
 
 from oodzoo.core.errors import InputError
 from oodzoo.tasks.diagnosis.classes import (
+    Bin,
     ClassDiagnosis,
     ClassFigures,
     Mistake,
+    Reliability,
     add_up,
     diagnose_classes,
+    merged,
+    reliability,
 )
 from oodzoo.tasks.diagnosis.labels import LabelDiagnosis, LabelFigures, diagnose_labels
 from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis, diagnose_numbers
-from oodzoo.tasks.diagnosis.reliability import Bin, Reliability, merged, reliability
 from oodzoo.tasks.metrics import contributions, metric
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -15,10 +15,14 @@ from hypothesis import strategies as st
 from oodzoo.combining.evaluation.rows import MEASURES as MEASURED
 from oodzoo.core.errors import InputError
 from oodzoo.tasks import CLASSIFICATION, KINDS, Kind, Task, as_labels, require_kind
-from oodzoo.tasks.arrays import require_variation
-from oodzoo.tasks.strata import RANGES, strata
-from oodzoo.tasks.texts import kind_of_numbers, kind_of_texts, read_numbers, split_labels
-from oodzoo.tasks.words import MEASURES, WORDS
+from oodzoo.tasks.arrays import (
+    kind_of_numbers,
+    kind_of_texts,
+    read_numbers,
+    require_variation,
+    split_labels,
+)
+from oodzoo.tasks.kinds import MEASURES, RANGES, WORDS, strata
 
 NUMBER, PAIR, LABEL = (
     Task("regression", ("a",)),

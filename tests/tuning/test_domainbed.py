@@ -13,13 +13,13 @@ from tests.tuning import small
 from oodzoo.events import Listener, Stage
 from oodzoo.linear.heads.domainbed.protocol import (
     CHECKPOINT_EVERY,
+    Record,
     hyperparameters,
     seed_hash,
 )
-from oodzoo.linear.heads.domainbed.rules import Record
-from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner, erm_sweep
 from oodzoo.tuning.erm import ErmKey, ErmRuns
+from oodzoo.tuning.images import augmented
 from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.training import Events

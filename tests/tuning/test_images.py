@@ -19,12 +19,11 @@ from tests.oracles.augmentation import augmented_image
 from tests.oracles.crops import random_resized_crop
 
 from oodzoo.core.errors import InputError
+from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.data.files import ImageFile, LocalFile
 from oodzoo.predictor.images import preprocess_images
-from oodzoo.tuning.augmentation import augmented, draw
-from oodzoo.tuning.images import DeviceImages, TrainingImages, prefetched
+from oodzoo.tuning.images import DeviceImages, TrainingImages, augmented, draw, prefetched
 from oodzoo.zoo.preprocessing import Geometry
-from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 SMALL = Geometry((8, 8), (8, 8))
 SCALE, RATIO = (0.7, 1.0), (3 / 4, 4 / 3)

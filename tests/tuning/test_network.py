@@ -10,9 +10,9 @@ from tests.tuning import small
 
 from oodzoo.core.errors import InputError
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.tuning import memory
-from oodzoo.tuning.memory import find_batch_size
+from oodzoo.tuning import training
 from oodzoo.tuning.network import Network, add_adapters, head_weights
+from oodzoo.tuning.training import find_batch_size
 
 torch = pytest.importorskip("torch")
 
@@ -65,8 +65,8 @@ def test_images_that_fit(monkeypatch: pytest.MonkeyPatch, images: int, expected:
     state is kept.
     """
     each, layers = 2 * 4 * WIDTH + 4 * 8, Layers()
-    free = (4 * 8 * WIDTH + images * each + each / 2) / (1 - memory.RESERVE)
-    monkeypatch.setattr(memory, "available_memory", lambda: int(free))
+    free = (4 * 8 * WIDTH + images * each + each / 2) / (1 - training.RESERVE)
+    monkeypatch.setattr(training, "available_memory", lambda: int(free))
     torch.manual_seed(0)
     numbers = torch.rand(3)
     torch.manual_seed(0)
@@ -76,7 +76,7 @@ def test_images_that_fit(monkeypatch: pytest.MonkeyPatch, images: int, expected:
 
 
 def test_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "available_memory", lambda: 50_000)
+    monkeypatch.setattr(training, "available_memory", lambda: 50_000)
     with pytest.raises(InputError, match=r"needs about 80\.\d kB, 50\.0 kB are free"):
         find_batch_size(Layers().step, 16, "cpu")
     with pytest.raises(InputError, match="no matrix or convolution"):

@@ -18,9 +18,8 @@ from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.tuning import training
 from oodzoo.tuning.choice import CANDIDATES
 from oodzoo.tuning.network import Network
-from oodzoo.tuning.problem import Problem
+from oodzoo.tuning.problem import Problem, TuneSettings
 from oodzoo.tuning.runs import Key, Run, Runs
-from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Events
 
 torch = pytest.importorskip("torch")

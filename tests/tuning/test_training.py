@@ -16,11 +16,10 @@ from tests.tuning import small
 from oodzoo.core.io import temporary_name
 from oodzoo.linear.heads.domainbed.protocol import seed_hash
 from oodzoo.tuning import training
-from oodzoo.tuning.augmentation import augmented
-from oodzoo.tuning.kept import FILE, read_checkpoint
+from oodzoo.tuning.averages import FILE, read_checkpoint
+from oodzoo.tuning.images import augmented
 from oodzoo.tuning.network import Network, add_adapters
-from oodzoo.tuning.problem import Problem
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import Problem, TuneSettings
 from oodzoo.tuning.training import Events, Training, Trajectory
 from oodzoo.zoo.model import Trainable
 
@@ -155,7 +154,7 @@ def test_passes_have_the_update_of_one(
     sizes.reverse()
     losses.reverse()
     # an image takes 2.6 kB: there is room for 3 of the 14, their half would be 7
-    monkeypatch.setattr("oodzoo.tuning.memory.available_memory", lambda: 30_000)
+    monkeypatch.setattr("oodzoo.tuning.training.available_memory", lambda: 30_000)
     parts = training_of(problem, settings).run(events=events)
     assert [max(each) for each in sizes] == [3, 14]
     assert_same(parts.last, whole.last)

@@ -16,8 +16,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.events import Listener, Stage
 from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.tuning.choice import CANDIDATES, choose
-from oodzoo.tuning.problem import Problem
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import Problem, TuneSettings
 from oodzoo.tuning.tuner import Judged, Tuned, Tuner
 from oodzoo.zoo import load_model
 from oodzoo.zoo.model import Trainable

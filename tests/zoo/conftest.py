@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from oodzoo.core.errors import MissingPackageError
-from oodzoo.core.packages import optional_package
-from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
+from oodzoo.core.packages import import_torchvision, optional_package, torchvision_installed
 
 
 def _package(name: str, extra: str) -> Any:

@@ -10,9 +10,8 @@ import pytest
 from numpy.typing import NDArray
 
 from oodzoo.core.errors import MissingPackageError
-from oodzoo.core.packages import optional_package
+from oodzoo.core.packages import import_torchvision, optional_package
 from oodzoo.zoo import ModelSpec
-from oodzoo.zoo.torchvision_import import import_torchvision
 
 SIZE = 8
 PLAIN: dict[str, Any] = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}

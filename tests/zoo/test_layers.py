@@ -15,7 +15,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import require_folder_name
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.layers import all_layers, split_layers, with_layer
-from oodzoo.zoo.layers_pooling import POOLINGS, Pool, choose_pool, prefix_tokens
+from oodzoo.zoo.model_spec import POOLINGS, Pool, choose_pool, prefix_tokens
 
 VIT = "timm/vit_tiny_patch16_224.augreg_in21k"
 NAME = "timm-vit_tiny_patch16_224.augreg_in21k"

@@ -25,8 +25,7 @@ from tests.zoo.data import SQUASH, VIT, cache_file, save_checkpoint
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo import torch_source as measuring
-from oodzoo.zoo.download import Download, plan_download
-from oodzoo.zoo.listing import ListedModel, select_models
+from oodzoo.zoo.listing import Download, ListedModel, plan_download, select_models
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_source import remembered
 from oodzoo.zoo.weights import Measured, Weights, hub_weights

@@ -15,9 +15,9 @@ from tests.zoo.data import noise
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model
+from oodzoo.zoo.layers_onnx import encode, fields, values, varints
 from oodzoo.zoo.onnx import OnnxModel, count_parameters, external_files
 from oodzoo.zoo.preprocessing import Geometry
-from oodzoo.zoo.protobuf import encode, fields, values, varints
 
 onnx = pytest.importorskip("onnx")
 helper: Any = onnx.helper

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo, zoo_names
-from oodzoo.zoo.catalogue import catalogue, missing, named_zoo
-from oodzoo.zoo.spec import ModelSpec, check_spec, portable_source, require_unique_names
+from oodzoo.zoo.spec import ModelSpec, check_spec, matching, portable_source, require_unique_names
 from oodzoo.zoo.torch_model import count_parameters
-from oodzoo.zoo.wildcards import matching
-from oodzoo.zoo.zoos import is_pattern
+from oodzoo.zoo.zoos import catalogue, is_pattern, missing, named_zoo
 
 
 @pytest.mark.parametrize(

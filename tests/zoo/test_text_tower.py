@@ -14,12 +14,19 @@ from tests.zoo.data import VIT, noise
 
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import normalise
-from oodzoo.linear.heads.zero_shot import zero_shot_head
+from oodzoo.linear.heads.outputs import zero_shot_head
 from oodzoo.zoo import load_model
-from oodzoo.zoo.prompts import PROMPTS, Prompts, parse_class_names, read_prompts, texts_of
+from oodzoo.zoo.prompts import (
+    PROMPTS,
+    Prompts,
+    TextTower,
+    embed_classes,
+    parse_class_names,
+    read_prompts,
+    texts_of,
+)
 from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.text_tower import TextTower, embed_classes
 
 CLASS_NAMES = ["dog", "alarm clock", "a very long name " * 30]
 

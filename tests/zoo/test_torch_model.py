@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from tests.zoo.data import SQUASH, VIT, noise, save_checkpoint
 
+from oodzoo.core.backend import require_present, resolve_device
 from oodzoo.core.errors import InputError
-from oodzoo.zoo.device import require_present, resolve_device
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import Built, TorchModel, assemble, no_unpickling

@@ -9,7 +9,6 @@ from oodzoo.cli import (
     evaluate,
     extract,
     fit,
-    models,
     predict,
     rank,
     run,

@@ -1,4 +1,4 @@
-"""`oodzoo data`: the contents of a data set and its problems."""
+"""`oodzoo data` and `oodzoo models`: what is in a data set, with its problems, and in a zoo."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import typer
 
 from oodzoo.cli.app import command
 from oodzoo.cli.domains import announce_proposed, show_proposals
-from oodzoo.cli.inputs import announce_remote
-from oodzoo.cli.leaks import compare_images, show_near_duplicates
+from oodzoo.cli.inputs import announce_remote, select_zoo, show_models
 from oodzoo.cli.options import (
+    ZOO_HELP,
     ColumnsOption,
     DataArgument,
     DomainsOption,
+    LicenceOption,
+    MaxParametersOption,
     RootOption,
     TaskOption,
     open_data,
@@ -26,6 +28,80 @@ from oodzoo.core.text import count
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.data.summary import Summary
+    from oodzoo.store.leaks.similar import NearDuplicates, Pairs
+
+_SHOWN = 8
+
+
+def compare_stored(terminal: Terminal, store: str, pairs: str) -> NearDuplicates | None:
+    """Find near-duplicates in a feature store; None if it has no finished model."""
+    from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
+    from oodzoo.store.leaks.similar import similar_images
+
+    try:
+        opened = FeatureStore(store)
+    except UnfinishedStoreError:
+        return None
+    with terminal.progress("Comparing images") as progress:
+        return similar_images(opened, pairs=pairs, progress=progress)
+
+
+def compare_images(terminal: Terminal, dataset: ImageDomains, store: str) -> NearDuplicates:
+    """Find near-duplicates in a data set by its features in a store, and by its pixels."""
+    from oodzoo.store.feature_store import FeatureStore
+    from oodzoo.store.leaks.similar import similar_images
+
+    opened = FeatureStore(store)
+    files = dataset.files_by_digest
+    absent = len(files.keys() - set(opened.table.images()))
+    if absent:
+        terminal.warn(
+            f"{count(absent, 'image')} without features in {store!r}, not compared; compute them "
+            "with oodzoo extract"
+        )
+    with terminal.progress("Comparing images") as progress:
+        return similar_images(opened, files=files, progress=progress)
+
+
+def show_near_duplicates(terminal: Terminal, found: NearDuplicates) -> None:
+    """Show the worst pairs, and what to do about them."""
+    _show_pairs(terminal, found.across, "Near-duplicate images in different domains")
+    _show_pairs(terminal, found.within, "Near-duplicate images in the same domain")
+    show_problems(terminal, found)
+
+
+def show_problems(terminal: Terminal, found: NearDuplicates, where: str = "") -> None:
+    """Say what to do about near-duplicates, where to see them, and what was compared."""
+    for problem in found.problems:
+        terminal.warn(problem)
+    if found.problems and where:
+        terminal.line(where)
+    if not found.problems:
+        terminal.line("No near-duplicate images found.")
+    terminal.line(found.extent)
+
+
+def _show_pairs(terminal: Terminal, pairs: Pairs, title: str) -> None:
+    worst = pairs.worst[:_SHOWN]
+    if not worst:
+        return
+    columns = ["image", "domain", "image", "domain", "evidence", "similarity"]
+    rows = [
+        [
+            *(cell for image in zip(pair.paths, pair.domains, strict=True) for cell in image),
+            pair.evidence_in_words + (", labels differ" if pair.labels_differ else ""),
+            f"{pair.similarity:.2f}",
+        ]
+        for pair in worst
+    ]
+    if any(pair.correlation is not None for pair in worst):
+        columns.append("pixels")
+        for row, pair in zip(rows, worst, strict=True):
+            row.append("" if pair.correlation is None else f"{pair.correlation:.3f}")
+    terminal.table(columns, rows, title=title, left=5)
+    if (more := len(pairs) - len(worst)) > 0:
+        terminal.line(f"… {count(more, 'more pair')}; --json lists the first 100")
+
 
 _MOST_ROWS = 20
 _MOST_COLUMNS = 12
@@ -165,3 +241,41 @@ def _summary(terminal: Terminal, dataset: ImageDomains, quick: bool) -> Summary:
     announce_remote(terminal, dataset.files, dataset.name)
     with terminal.progress("Reading images") as progress:
         return dataset.summary(progress)
+
+
+@command("models", example="oodzoo models modern --name '*vit*' --max-parameters 100M")
+def models(
+    terminal: Terminal,
+    zoo: Annotated[str, typer.Argument(metavar="ZOO", help=ZOO_HELP)] = "demo",
+    name: Annotated[
+        str | None, typer.Option(help="Only models whose name matches, e.g. '*vit*'.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only models from this source, e.g. timm.")
+    ] = None,
+    max_parameters: MaxParametersOption = None,
+    pretraining: Annotated[
+        str | None, typer.Option(help="Only models whose pre-training mentions this.")
+    ] = None,
+    licence: LicenceOption = None,
+) -> None:
+    """List the models of a zoo, and which of them must be downloaded."""
+    from oodzoo.core.errors import InputError
+    from oodzoo.zoo import load_zoo, zoo_names
+    from oodzoo.zoo.sources import source_kinds
+    from oodzoo.zoo.zoos import filter_models, missing
+
+    if source is not None and source not in source_kinds():
+        raise InputError(f"unknown source {source!r}; expected one of {', '.join(source_kinds())}")
+    specs = filter_models(load_zoo(zoo), pattern=name, source=source, pretraining=pretraining)
+    models = select_zoo(terminal, specs, licence, max_parameters)
+    documents = show_models(terminal, models)
+    absent = missing(zoo) if zoo in zoo_names() else []
+    for entry in absent:
+        terminal.say(f"not available: {entry.name}: {entry.missing}")
+    terminal.document(
+        {
+            "models": documents,
+            "missing": [{"name": entry.name, "reason": entry.missing} for entry in absent],
+        }
+    )

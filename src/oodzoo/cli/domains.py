@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oodzoo.cli.app import STORE_VALID, command
-from oodzoo.cli.listening import listeners, listening
-from oodzoo.cli.options import LogFileOption, ScoreOption, StoreArgument
+from oodzoo.cli.options import LogFileOption, ScoreOption, StoreArgument, listeners, listening
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, typed

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     COMPUTE_DEVICES_HELP,
     ZOO_HELP,
@@ -30,6 +29,8 @@ from oodzoo.cli.options import (
     TensorBoardOption,
     TopKOption,
     compute_device,
+    listeners,
+    listening,
     open_data,
     rates_of,
     top_k_of,
@@ -38,12 +39,11 @@ from oodzoo.cli.options import (
 from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
-from oodzoo.core.numbers import time_per_image
-from oodzoo.core.text import duration
+from oodzoo.core.text import duration, time_per_image
 
 if TYPE_CHECKING:
     from oodzoo.combining.evaluation import Evaluation, Row
-    from oodzoo.tuning.settings import TuneSettings
+    from oodzoo.tuning.problem import TuneSettings
 
 _MOST_OUTPUTS = 20
 
@@ -262,7 +262,7 @@ def _search(protocol: str, **given: Any) -> dict[str, Any]:
 
 def _tuning(tune: bool, **given: Any) -> TuneSettings | bool:
     """The settings of fine-tuning; False without it."""
-    from oodzoo.tuning.settings import TuneSettings
+    from oodzoo.tuning.problem import TuneSettings
 
     settings = {name: value for name, value in given.items() if value is not None}
     if not tune and settings:
@@ -404,7 +404,7 @@ def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:
     best = evaluation.recommended_row.outputs
     shown = sorted(best, key=lambda output: best[output][evaluation.metric])[:_MOST_OUTPUTS]
     if len(shown) < len(best):
-        from oodzoo.tasks.words import WORDS
+        from oodzoo.tasks.kinds import WORDS
 
         names = WORDS[evaluation.task].outputs
         terminal.line(f"The {len(shown)} of {len(best)} {names} that are predicted worst:")
@@ -452,7 +452,7 @@ def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
 
 def _show_estimates(terminal: Terminal, evaluation: Evaluation) -> None:
     """Print what decided the recommendation: both estimates of each way, from all domains."""
-    from oodzoo.combining.evaluation.recommended import TITLES
+    from oodzoo.combining.verdict import TITLES
 
     best = evaluation.recommended
     table: list[list[object]] = [

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo.cli.app import FILES_COMPLETE, command
-from oodzoo.cli.listening import listeners, listening
+from oodzoo.cli.extract import TargetOption, stored_target
 from oodzoo.cli.options import (
     TOP_K_HELP,
     ZOO_HELP,
@@ -28,11 +28,12 @@ from oodzoo.cli.options import (
     TensorBoardOption,
     ThresholdOption,
     compute_device,
+    listeners,
+    listening,
     top_k_of,
     warn_of_constraints,
 )
 from oodzoo.cli.results import FromOption, read_decision
-from oodzoo.cli.target import TargetOption, stored_target
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events

@@ -67,7 +67,7 @@ def announce_download(terminal: Terminal, models: Sequence[ListedModel], *, yes:
 
     Only a person at a terminal is asked: a command that nobody watches never waits.
     """
-    from oodzoo.zoo.download import plan_download
+    from oodzoo.zoo.listing import plan_download
 
     download = plan_download(models)
     if not download.models:
@@ -90,7 +90,7 @@ def announce_download(terminal: Terminal, models: Sequence[ListedModel], *, yes:
 
 def show_models(terminal: Terminal, models: Sequence[ListedModel]) -> list[dict[str, Any]]:
     """Write a table of models and what must be downloaded; return it as a document."""
-    from oodzoo.zoo.download import plan_download
+    from oodzoo.zoo.listing import plan_download
 
     documents = []
     with terminal.progress("Look up models") as progress:

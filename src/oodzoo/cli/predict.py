@@ -25,8 +25,8 @@ from oodzoo.core.text import count
 if TYPE_CHECKING:
     from oodzoo.predictor import Prediction, Predictor
     from oodzoo.predictor.left_out import LeftOut
+    from oodzoo.predictor.prediction import Sorter
     from oodzoo.predictor.prediction_sets import SetLevel
-    from oodzoo.predictor.sorting import Sorter
 
 
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "json"}
@@ -118,9 +118,8 @@ def predict(
     from oodzoo.core.errors import InputError
     from oodzoo.predictor import load
     from oodzoo.predictor.left_out import caveat
-    from oodzoo.predictor.prediction import require_sets
+    from oodzoo.predictor.prediction import Sorter, require_sets
     from oodzoo.predictor.prediction_sets import sets_text
-    from oodzoo.predictor.sorting import Sorter
 
     form = _format(format, out, terminal)
     if link is not None and sort_into is None:

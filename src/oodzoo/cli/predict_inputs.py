@@ -15,8 +15,8 @@ from oodzoo.core.text import count
 if TYPE_CHECKING:
     from oodzoo.data.files import ImageFile
     from oodzoo.predictor import Predictor
-    from oodzoo.predictor.input_lists import Line
-    from oodzoo.predictor.sorting import Sorter
+    from oodzoo.predictor.inputs import Line
+    from oodzoo.predictor.prediction import Sorter
 
 STDIN = "-"
 
@@ -144,7 +144,7 @@ class Inputs:
 
     def _texts(self) -> Iterator[Batch]:
         from oodzoo.core.errors import InputError
-        from oodzoo.predictor.input_lists import read_lines
+        from oodzoo.predictor.inputs import read_lines
 
         if self._given:
             yield _read_texts(self._given, self._column)
@@ -188,7 +188,7 @@ class Inputs:
 def _listed(name: str, stream: BinaryIO, null: bool, sorter: Sorter | None) -> Iterator[Batch]:
     """The images of a list, in groups."""
     from oodzoo.core.errors import InputError
-    from oodzoo.predictor.input_lists import BadLine, ImageFinder, read_lines
+    from oodzoo.predictor.inputs import BadLine, ImageFinder, read_lines
 
     shown = "stdin" if name == STDIN else name
     finder = ImageFinder()
@@ -274,7 +274,7 @@ def _opened(name: str) -> Iterator[BinaryIO]:
 
 def _are_tables(given: Sequence[str]) -> bool:
     """Whether files of features or texts are given, instead of images."""
-    from oodzoo.extraction.feature_files import SUFFIXES
+    from oodzoo.extraction.importing import SUFFIXES
 
     known = (*SUFFIXES, ".txt")
     return all(Path(each).suffix.lower() in known and not Path(each).is_dir() for each in given)
@@ -288,7 +288,7 @@ def _have_features_only(given: Sequence[str]) -> bool:
 def _read_texts(given: Sequence[str], column: str) -> Batch:
     """Texts, and a name of each."""
     from oodzoo.core.errors import InputError
-    from oodzoo.data.sources.texts import read_texts
+    from oodzoo.data.sources.table import read_texts
 
     if len(given) > 1 or not _are_tables(given):
         raise InputError(
@@ -304,7 +304,7 @@ def _read_texts(given: Sequence[str], column: str) -> Batch:
 def _read_features(predictor: Predictor, given: Sequence[str]) -> Batch:
     """Features by model, and a name of each row: its path, or its number."""
     from oodzoo.core.errors import InputError
-    from oodzoo.extraction.feature_files import read_feature_files
+    from oodzoo.extraction.importing import read_feature_files
     from oodzoo.predictor.inputs import checked_features
 
     read = read_feature_files([Path(each) for each in given])

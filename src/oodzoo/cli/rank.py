@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.help import PlainCommand
-from oodzoo.cli.listening import listeners, listening
+from oodzoo.cli.app import MODELS_CACHED, PlainCommand, command
+from oodzoo.cli.extract import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.options import (
     ComputeOption,
     DomainWeightOption,
@@ -23,15 +22,15 @@ from oodzoo.cli.options import (
     TensorBoardOption,
     compute_device,
     domain_weights,
+    listeners,
+    listening,
     warn_of_left_out,
 )
 from oodzoo.cli.results import OutFileOption, PlotOption, save_plot, show_document
-from oodzoo.cli.target import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listener
-from oodzoo.core.numbers import time_per_image
-from oodzoo.core.text import typed
+from oodzoo.core.text import time_per_image, typed
 
 _TOP = 5
 
@@ -171,7 +170,7 @@ def _front(ranking: Ranking) -> Ranking:
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
     from oodzoo.report.ranking import interval_words, where
-    from oodzoo.tasks.words import WORDS
+    from oodzoo.tasks.kinds import WORDS
 
     terms, metric = _terms(ranking), WORDS[ranking.task].metric
     numbers = [ranking.score, *terms, f"{metric.short} %", "90 %", "d", "M", "ms"]
@@ -206,7 +205,7 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
 
 def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
     """Warn of classes of a single domain, and of models that are not ranked."""
-    from oodzoo.tasks.words import WORDS
+    from oodzoo.tasks.kinds import WORDS
 
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
@@ -223,7 +222,7 @@ def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
 def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     """Show the first models of a ranking, and how to see the others."""
     from oodzoo.report.ranking import has_target, interval_words, where
-    from oodzoo.tasks.words import WORDS
+    from oodzoo.tasks.kinds import WORDS
 
     metric = WORDS[ranking.task].metric
     rows = [_cells(row, ()) for row in ranking.rows[:_TOP]]

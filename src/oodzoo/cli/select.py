@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     TOP_K_HELP,
     ComputeOption,
@@ -21,6 +20,8 @@ from oodzoo.cli.options import (
     StoreArgument,
     ThresholdOption,
     compute_device,
+    listeners,
+    listening,
     top_k_of,
     warn_of_constraints,
 )
@@ -31,7 +32,7 @@ from oodzoo.core.text import count
 
 if TYPE_CHECKING:
     from oodzoo.combining.selection import SelectionSummary
-    from oodzoo.ranking.top_k import TopK
+    from oodzoo.ranking.constraints import TopK
 
 _WIDTH = 100
 
@@ -137,7 +138,7 @@ def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
             for row in summary.per_model
         ],
     )
-    from oodzoo.tasks.words import WORDS
+    from oodzoo.tasks.kinds import WORDS
 
     output = WORDS[summary.task].output
     counts = f"--json lists the counts per {output}"

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
-from oodzoo.cli.help import PlainGroup
-from oodzoo.cli.leaks import compare_stored, show_near_duplicates
+from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, PlainGroup, app, command
+from oodzoo.cli.data import compare_stored, show_near_duplicates
 from oodzoo.cli.options import (
     ColumnsOption,
     DataArgument,
@@ -21,11 +20,10 @@ from oodzoo.cli.options import (
     require_request,
 )
 from oodzoo.cli.terminal import Terminal
-from oodzoo.core.numbers import time_per_image
-from oodzoo.core.text import count, file_size, some_of, typed
+from oodzoo.core.text import count, file_size, some_of, time_per_image, typed
 
 if TYPE_CHECKING:
-    from oodzoo.store.usage import Contents
+    from oodzoo.store.maintenance import Contents
 
 group = typer.Typer(
     cls=PlainGroup,
@@ -41,7 +39,7 @@ app.add_typer(group, name="store")
 def ls(terminal: Terminal, store: StoreArgument) -> None:
     """List the models and domains of a feature store."""
     from oodzoo.data.listing import counted_outputs
-    from oodzoo.store.usage import list_contents
+    from oodzoo.store.maintenance import list_contents
 
     contents = list_contents(store)
     terminal.table(
@@ -93,7 +91,7 @@ def _show_measured(terminal: Terminal, contents: Contents) -> None:
 @command("du", example="oodzoo store du features/", group=group)
 def du(terminal: Terminal, store: StoreArgument) -> None:
     """Show the disk space of each model, the cache and what can be pruned."""
-    from oodzoo.store.usage import disk_usage
+    from oodzoo.store.maintenance import disk_usage
 
     usage = disk_usage(store)
     parts = {**usage.models, "samples and index": usage.samples, "cache": usage.cache}
@@ -120,7 +118,7 @@ def rm(
     models: Annotated[list[str], typer.Argument(metavar="MODEL…", help="Names of models.")],
 ) -> None:
     """Remove models and their features."""
-    from oodzoo.store.removal import remove_models
+    from oodzoo.store.maintenance import remove_models
 
     freed = remove_models(store, models)
     removed = list(dict.fromkeys(models))
@@ -141,7 +139,7 @@ def prune(
     cache: Annotated[bool, typer.Option("--cache", help="Remove the cache too.")] = False,
 ) -> None:
     """Remove features of images that are no longer in the table, and unused files."""
-    from oodzoo.store.prune import prune_store
+    from oodzoo.store.maintenance import prune_store
 
     pruned = prune_store(store, unfinished=unfinished, cache=cache)
     terminal.line(
@@ -297,8 +295,7 @@ def merge(
     out: Annotated[str, typer.Option(help="Folder or URL of the new store.")],
 ) -> None:
     """Copy the models of several stores of the same images into a new store."""
-    from oodzoo.store.merge import merge_stores
-    from oodzoo.store.usage import list_contents
+    from oodzoo.store.maintenance import list_contents, merge_stores
 
     merged = merge_stores(stores, out)
     terminal.line(

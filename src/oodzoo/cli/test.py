@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo.cli.app import FILES_COMPLETE, command
-from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ColumnsOption,
     DeviceOption,
@@ -17,6 +16,8 @@ from oodzoo.cli.options import (
     PredictorArgument,
     RootOption,
     TensorBoardOption,
+    listeners,
+    listening,
     require_request,
 )
 from oodzoo.cli.terminal import Terminal
@@ -151,7 +152,7 @@ _FEW = (0, "")
 
 def _tables(result: TestResult) -> list[_Table]:
     """What is behind the metrics: the weakest classes, confusions and confident mistakes."""
-    from oodzoo.core.numbers import number, significant, span
+    from oodzoo.core.text import number, significant, span
     from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
     from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis
 

@@ -2,36 +2,326 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ComputeOption,
     LogFileOption,
     MLflowOption,
     TensorBoardOption,
     compute_device,
+    listeners,
+    listening,
 )
 from oodzoo.cli.results import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
-from oodzoo.cli.testbed_tables import (
-    comparison_document,
-    paper_document,
-    show_bed,
-    show_comparison,
-    show_domains,
-    show_paper,
-)
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener
+from oodzoo.core.text import count, typed
 
 if TYPE_CHECKING:
-    from oodzoo.ranking.testbed import TestBed
+    from oodzoo.ranking.testbed import Agreement, Comparison, ScoreResult, TestBed
+    from oodzoo.ranking.testbed.bed import Interval
+
+WIDTH = 80
+
+# --- the paper -----------------------------------------------------------------------------------
+
+
+def show_paper(terminal: Terminal, tables: Mapping[str, Comparison]) -> None:
+    """Print the paper's two tables, with both correlations."""
+    for kind, title in (("weighted_tau", "Weighted tau"), ("tau", "Kendall's tau")):
+        for suffix, comparison in tables.items():
+            n = len(next(iter(comparison.beds.values())).models)
+            which = "with a classifier head" if suffix else "all"
+            _show_taus(terminal, comparison, kind, f"{title}, {n} models ({which})")
+    terminal.paragraph(
+        "Below each value: its 90 % interval, from resampling the models. "
+        "~: statistically tied with the best of the row (weighted tau only), corrected "
+        "for the number of scores."
+    )
+    _show_published(terminal)
+
+
+def _show_published(terminal: Terminal) -> None:
+    """Print the paper's accuracies and costs."""
+    from oodzoo.ranking.testbed import published
+
+    names = [*published.N_DOMAINS, "average"]
+    ratios = published.feature_ratios()
+    terminal.table(
+        ["method", "from", *names],
+        [
+            *(
+                [method, published.source_of(method), *(_number(row.get(n), 1) for n in names)]
+                for method, row in published.accuracies().items()
+            ),
+            [
+                "F. Ratio",
+                "ZooD",
+                *(f"{100 * ratios[n]:.1f}" if n in ratios else "-" for n in names),
+            ],
+        ],
+        title="Accuracy on unseen domains, %",
+        left=2,
+    )
+    terminal.paragraph(
+        "DomainBed, SWAD: a ResNet-50, trained as a whole. ZooD: a head of the top model "
+        "(Single), of all features of the top models (Ensemble), of selected ones "
+        "(F. Selection; F. Ratio: % of the features that it keeps); Fine-tuned: the top "
+        "model, trained as a whole."
+    )
+    terminal.table(
+        ["data set", "ZooD", "fine-tuning", "speed-up"],
+        [
+            [dataset, *(f"{row[key]:,.2f}" for key in ("zood", "fine_tuning")), _times(row)]
+            for dataset, row in published.gpu_hours().items()
+        ],
+        title="GPU hours for 35 models",
+    )
+    terminal.paragraph(
+        "ZooD: ranking the models. fine-tuning: training a head of each in DomainBed's "
+        "search (10 draws of hyper-parameters, 5 for DomainNet; 3 trials)."
+    )
+
+
+def _times(row: Mapping[str, float]) -> str:
+    return f"{row['speed_up']:,.0f} x"
+
+
+def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
+    """Build the JSON document of the paper's tables; intervals are separate."""
+    taus: dict[str, Any] = {}
+    intervals: dict[str, Any] = {}
+    pairs: dict[str, Any] = {}
+    means: dict[str, Any] = {}
+    mean_intervals: dict[str, Any] = {}
+    for suffix, comparison in tables.items():
+        for kind, part in (("weighted_tau", "interval"), ("tau", "tau_interval")):
+            taus[kind + suffix] = _nested(comparison, kind)
+            intervals[kind + suffix] = _nested(comparison, part)
+        of_score = comparison.means.items()
+        means["weighted_tau" + suffix] = {score: mean.weighted_tau for score, mean in of_score}
+        mean_intervals["weighted_tau" + suffix] = {score: mean.interval for score, mean in of_score}
+        pairs["weighted_tau" + suffix] = {
+            label: bed.indistinguishable for label, bed in comparison.beds.items()
+        }
+        pairs["mean" + suffix] = comparison.indistinguishable
+    some = next(iter(tables[""].beds.values()))
+    from oodzoo.ranking.testbed import published
+
+    accuracy: dict[str, dict[str, float]] = {}
+    for method, row in published.accuracies().items():
+        for dataset, value in row.items():
+            accuracy.setdefault(dataset, {})[method] = value
+    return taus | {
+        "accuracy": accuracy,
+        "feature_ratio": published.feature_ratios(),
+        "gpu_hours": published.gpu_hours(),
+        "means": means,
+        "intervals": intervals | {"means": mean_intervals},
+        "indistinguishable": pairs,
+        "resamples": some.resamples,
+        "seed": some.seed,
+    }
+
+
+def _nested(comparison: Comparison, part: str) -> dict[str, dict[str, Any]]:
+    return {
+        label: {score: getattr(result, part) for score, result in bed.scores.items()}
+        for label, bed in comparison.beds.items()
+    }
+
+
+def _show_taus(terminal: Terminal, comparison: Comparison, kind: str, title: str) -> None:
+    scores = list(next(iter(comparison.beds.values())).scores)
+    part = "interval" if kind == "weighted_tau" else "tau_interval"
+    rows: list[list[str]] = []
+    for label, bed in comparison.beds.items():
+        values = [_number(getattr(bed.scores[score], kind)) for score in scores]
+        if kind == "weighted_tau":
+            marks = ["~" if bed.tied(score, bed.best) else " " for score in scores]
+            values = [value + mark for value, mark in zip(values, marks, strict=True)]
+        rows.append([label, *values])
+        rows.append(["", *(_interval(getattr(bed.scores[score], part)) for score in scores)])
+    if kind == "weighted_tau":
+        rows.append(["mean", *(f"{_number(comparison.means[s].weighted_tau)} " for s in scores)])
+        rows.append(["", *(_interval(comparison.means[s].interval) for s in scores)])
+    terminal.table(["", *scores], rows, title=title)
+
+
+# --- a store -------------------------------------------------------------------------------------
+
+
+def show_bed(terminal: Terminal, bed: TestBed) -> None:
+    """Print a test bed, the highest weighted tau first."""
+    uneven = len({result.models for result in bed.scores.values()}) > 1
+    common = ["same"] if uneven else []
+    protocol = bed.data.get("protocol", "unknown")
+    terminal.table(
+        ["score", "regret", "w. tau", "90 %", "tau", "averaged", *common, "models"],
+        [_cells(name, bed, uneven) for name in bed.order],
+        title=f"{bed.name}: {count(len(bed.models), 'model')}, protocol {protocol}",
+        least=("models", "averaged", "same", "tau"),
+    )
+    terminal.paragraph(
+        "regret: points of accuracy lost on the test domain by using the top model. "
+        "w. tau, tau: rank correlations with the accuracy of heads on the test domain. "
+        "All three are computed on each test domain and averaged. "
+        "90 %: interval of w. tau from resampling models. ~: statistically tied with the "
+        "best, corrected for the number of scores. "
+        "averaged: w. tau of scores and accuracies averaged over test domains first."
+    )
+    if uneven:
+        terminal.line("same: w. tau on the models that have all scores.")
+    for name, reasons in bed.left_out.items():
+        _warn_of_missing(terminal, name, reasons)
+
+
+def show_best_score(terminal: Terminal, bed: TestBed, store: Path) -> None:
+    """Print the score that orders the models best, and the one that ranks them by default."""
+    texts = []
+    for name in dict.fromkeys((bed.best, "unseen")):
+        if name in bed.scores:
+            tied = ", statistically tied" if name != bed.best and bed.tied(name, bed.best) else ""
+            texts.append(f"{name} {_number(bed.scores[name].weighted_tau)}{tied}")
+    terminal.line(
+        f"Agreement with the accuracy on unseen domains (weighted tau): {'; '.join(texts)}."
+    )
+    terminal.line(f"All {count(len(bed.scores), 'score')}: oodzoo testbed {typed(store)}")
+
+
+def show_domains(terminal: Terminal, bed: TestBed) -> None:
+    """Print regret and weighted tau on each test domain."""
+    columns = [
+        [domain, *(_pair(bed.scores[name].by_domain[domain]) for name in bed.order)]
+        for domain in bed.accuracy_by_domain
+    ]
+    left = [["score", *bed.order]]
+    _show_wide(terminal, left, columns, "Regret and weighted tau on each test domain")
+
+
+def _cells(name: str, bed: TestBed, uneven: bool) -> list[str]:
+    result = bed.scores[name]
+    mark = "~" if bed.tied(name, bed.best) else " "
+    return [
+        name,
+        _number(result.regret, 1),
+        _number(result.weighted_tau) + mark,
+        _interval(result.interval),
+        _number(result.tau),
+        _number(result.averaged.weighted_tau),
+        *([_number(result.common)] if uneven else []),
+        str(result.models),
+    ]
+
+
+def _warn_of_missing(terminal: Terminal, score: str, reasons: Mapping[str, str]) -> None:
+    """Name the models that lack a score, at most three, with the reason of the first."""
+    names = ", ".join(list(reasons)[:3]) + (", …" if len(reasons) > 3 else "")
+    reason = next(iter(reasons.values()))
+    terminal.warn(f"{score}: not available for {count(len(reasons), 'model')}: {names} ({reason})")
+
+
+# --- several -------------------------------------------------------------------------------------
+
+
+def show_comparison(terminal: Terminal, comparison: Comparison) -> None:
+    """Print scores over data sets, in as many tables as needed to fit 80 columns."""
+    means = comparison.means
+    best = next(iter(means))
+    left = [
+        ["score", *means],
+        ["regret", *(_number(mean.regret, 1) for mean in means.values())],
+        ["worst", *(_number(mean.worst_regret, 1) for mean in means.values())],
+        [
+            "w. tau",
+            *(
+                _number(mean.weighted_tau) + ("~" if comparison.tied(score, best) else " ")
+                for score, mean in means.items()
+            ),
+        ],
+        ["worst", *(_number(mean.worst_weighted_tau) for mean in means.values())],
+        ["90 %", *(_interval(mean.interval) for mean in means.values())],
+        ["averaged", *(_number(mean.averaged_weighted_tau) for mean in means.values())],
+    ]
+    sets = count(len(comparison.beds), "data set")
+    terminal.table(
+        [column[0] for column in left],
+        list(zip(*(column[1:] for column in left), strict=True)),
+        title=f"Mean and worst over {sets}",
+    )
+    terminal.paragraph(
+        "regret, w. tau: mean over the data sets that have the score, then the worst one. "
+        "90 %: interval of the mean w. tau. ~: statistically tied with the best, "
+        "corrected for the number of scores. averaged: w. tau in the paper's form, mean."
+    )
+    columns = [
+        [
+            label if len(label) <= 24 else f"{label[:23]}…",
+            *(_pair(bed.scores[score]) if score in bed.scores else "-" for score in means),
+        ]
+        for label, bed in comparison.beds.items()
+    ]
+    _show_wide(terminal, left[:1], columns, "Regret and weighted tau on each data set")
+
+
+def comparison_document(comparison: Comparison) -> dict[str, Any]:
+    """Build the JSON document of a comparison."""
+    return {
+        "regret": _nested(comparison, "regret"),
+        "weighted_tau": _nested(comparison, "weighted_tau"),
+        "tau": _nested(comparison, "tau"),
+        "intervals": {
+            "weighted_tau": _nested(comparison, "interval"),
+            "tau": _nested(comparison, "tau_interval"),
+        },
+        "means": {score: dataclasses.asdict(mean) for score, mean in comparison.means.items()},
+        "indistinguishable": comparison.indistinguishable,
+        "results": {label: bed.to_dict() for label, bed in comparison.beds.items()},
+    }
+
+
+# --- cells ---------------------------------------------------------------------------------------
+
+
+def _show_wide(
+    terminal: Terminal, left: list[list[str]], columns: list[list[str]], title: str
+) -> None:
+    """Print columns in as many tables as needed to fit 80 columns, each with those on the left."""
+    rest = list(columns)
+    terminal.line(f"{title}:")  # a title of the table would be wrapped to its width
+    while rest:
+        table = [*left, rest.pop(0)]
+        while rest and _width([*table, rest[0]]) <= WIDTH:
+            table.append(rest.pop(0))
+        head, *rows = zip(*table, strict=True)
+        terminal.table(head, rows)
+
+
+def _width(columns: Iterable[Sequence[str]]) -> int:
+    return sum(max(map(len, column)) + 1 for column in columns)
+
+
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:z.{digits}f}"
+
+
+def _pair(agreement: Agreement | ScoreResult) -> str:
+    """Format regret and weighted tau."""
+    return f"{_number(agreement.regret, 1)} {_number(agreement.weighted_tau):>5}"
+
+
+def _interval(interval: Interval) -> str:
+    """Format an interval compactly: `.80 .95`."""
+    ends = () if interval is None else interval
+    return " ".join(f"{end:z.2f}".replace("0.", ".") for end in ends)
 
 
 @command("testbed", example="oodzoo testbed features/", interrupted=MODELS_CACHED)

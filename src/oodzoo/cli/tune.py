@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo.cli.app import command
-from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ColumnsOption,
     DataArgument,
@@ -19,6 +18,8 @@ from oodzoo.cli.options import (
     PredictorArgument,
     RootOption,
     TensorBoardOption,
+    listeners,
+    listening,
     open_data,
     rates_of,
 )

@@ -30,11 +30,11 @@ def verdict(run: Run, width: int) -> list[str]:
 
 
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
-    from oodzoo.combining.evaluation.diagnosis import failing_class
-    from oodzoo.combining.evaluation.recommended import achieves, compared, described
+    from oodzoo.combining.evaluation.advice import failing_class
     from oodzoo.combining.evaluation.result import why_not_the_highest
-    from oodzoo.core.numbers import span
-    from oodzoo.tasks.words import WORDS
+    from oodzoo.combining.verdict import achieves, compared, described
+    from oodzoo.core.text import span
+    from oodzoo.tasks.kinds import WORDS
 
     best, metric = evaluation.recommended, WORDS[evaluation.task].metric.name
     sentence = (
@@ -65,7 +65,7 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
 
 def _on_the_target(ranking: Ranking | None) -> list[str]:
     """What to expect of the top model on the target; nothing without a target."""
-    from oodzoo.core.numbers import span
+    from oodzoo.core.text import span
     from oodzoo.report.ranking import has_target
 
     if ranking is None or not has_target(ranking):
@@ -77,7 +77,7 @@ def _on_the_target(ranking: Ranking | None) -> list[str]:
 
 def _other_sizes(evaluation: Evaluation) -> str:
     """Say that other numbers of models were measured than that of what is recommended."""
-    from oodzoo.core.numbers import span
+    from oodzoo.core.text import span
 
     best = evaluation.recommended
     sizes = {len(cell.models) for cell in evaluation.recommended_row.cells.values()}
@@ -95,8 +95,8 @@ def _is_free(advice: Advice) -> bool:
 
 def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
     from oodzoo.combining.verdict import shown_choice
-    from oodzoo.core.numbers import span
-    from oodzoo.tasks.words import WORDS
+    from oodzoo.core.text import span
+    from oodzoo.tasks.kinds import WORDS
 
     first, metric = ranking.rows[0], WORDS[ranking.task].metric.name
     sentence = (

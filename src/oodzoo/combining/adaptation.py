@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combining.heads import Heads, Pool, choose_pool
-from oodzoo.combining.pool import Limits
+from oodzoo.combining.pool import Heads, Limits, Pool, choose_pool
 from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, pool_columns
 from oodzoo.extraction.columns import Samples
 from oodzoo.extraction.source import FeatureSource, groups_of
@@ -25,10 +24,10 @@ from oodzoo.linear.heads.adaptive import (
     estimate_mixture,
     weighted_mean_and_std,
 )
-from oodzoo.linear.heads.groups import Groups
 from oodzoo.linear.heads.kinds import best_settings, folds_within
-from oodzoo.linear.heads.left_out import Split
+from oodzoo.linear.heads.paths import Split
 from oodzoo.linear.heads.ridge import left_out_ridges, predict_ridge_splits
+from oodzoo.linear.heads.samples import Groups
 
 STANDARDISED = "standardised"
 """The kind of a head of features standardised within each domain."""

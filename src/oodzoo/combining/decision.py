@@ -23,8 +23,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combining.heads import Heads, Pool, Pooled, choose_pool, left_out_pools
-from oodzoo.combining.pool import Limits, qualities
+from oodzoo.combining.pool import (
+    Heads,
+    Limits,
+    Pool,
+    Pooled,
+    choose_pool,
+    left_out_pools,
+    qualities,
+)
 from oodzoo.combining.predictions import HeadPredictions, Outputs
 from oodzoo.combining.selection import select_features
 from oodzoo.combining.verdict import Contributions, Estimate, recommend
@@ -32,9 +39,8 @@ from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, groups_of, total_cost
 from oodzoo.linear.heads.kinds import PATHS, best_setting, folds_within
-from oodzoo.linear.heads.left_out import Split
 from oodzoo.linear.heads.outputs import outputs_of
-from oodzoo.linear.heads.paths import C_GRID
+from oodzoo.linear.heads.paths import C_GRID, Split
 from oodzoo.linear.heads.ridge import SETTINGS
 from oodzoo.linear.selection.contributions import contributions
 from oodzoo.tasks import Kind

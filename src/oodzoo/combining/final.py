@@ -16,17 +16,16 @@ from oodzoo.combining.adaptation import (
     weigh_images,
     with_standardised_heads,
 )
-from oodzoo.combining.heads import Heads, Pool, choose_pool
-from oodzoo.combining.pool import Limits
+from oodzoo.combining.pool import Heads, Limits, Pool, choose_pool
 from oodzoo.combining.predictions import TRAINED, Head, find_zero_shot, fit_kind, pool_columns
 from oodzoo.core.backend import to_numpy
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, groups_of
 from oodzoo.extraction.target import Target
 from oodzoo.linear.heads.adaptive import AdaptiveHead, weighted_mean_and_std
-from oodzoo.linear.heads.classes import require_classes_for
 from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.linear.heads.samples import require_classes_for
 
 C_OF_A_POOL = 1.0
 """Stands for the inverse regularisation strength of a pool, which has several."""

@@ -18,7 +18,7 @@ anything else.
 
 Where a model has class embeddings (:mod:`oodzoo.zoo.model`), it has two more kinds of heads in a
 pool: the zero-shot head, which is not trained, and heads that start from it
-(:mod:`oodzoo.linear.heads.zero_shot`). A zero-shot head is linear in features of unit length. All
+(:mod:`oodzoo.linear.heads.outputs`). A zero-shot head is linear in features of unit length. All
 heads of a pool are added up as one linear head, so all heads of such a model act on features of
 unit length.
 """
@@ -36,18 +36,17 @@ from numpy.typing import NDArray
 
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.source import FeatureSource, groups_of
-from oodzoo.linear.heads.groups import Groups
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, HeadPath, split_without
-from oodzoo.linear.heads.left_out import predict_splits_by
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.paths import C_GRID
-from oodzoo.linear.heads.ridge import SETTINGS
-from oodzoo.linear.heads.zero_shot import (
+from oodzoo.linear.heads.outputs import (
     fit_from_zero_shot,
     left_out_from_zero_shot,
     left_out_zero_shot,
     zero_shot_head,
 )
+from oodzoo.linear.heads.paths import C_GRID, predict_splits_by
+from oodzoo.linear.heads.ridge import SETTINGS
+from oodzoo.linear.heads.samples import Groups
 from oodzoo.tasks import Kind
 
 

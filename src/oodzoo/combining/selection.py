@@ -20,18 +20,17 @@ from oodzoo.core.io import structured
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, as_source
-from oodzoo.linear.heads.classes import require_classes_to_tell_apart
+from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.linear.moments import LARGE_OFFSET, Moments
 from oodzoo.linear.selection.concatenation import (
     concatenated_moments,
     concatenated_samples,
     require_distinct,
 )
-from oodzoo.linear.selection.consistent import select_by_contribution
+from oodzoo.linear.selection.contributions import select_by_contribution
 from oodzoo.linear.selection.selector import SpikeSlabSelector
-from oodzoo.ranking.constraints import Constraints, Limits, restricted
+from oodzoo.ranking.constraints import Constraints, Limits, TopK, one_top_k, restricted
 from oodzoo.ranking.ranker import rank, require_score
-from oodzoo.ranking.top_k import TopK, one_top_k
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tasks import Kind
 
@@ -245,7 +244,7 @@ def select_features(
         Domains to learn from; all if None.
     method : {"consistent", "paper"}
         "consistent" keeps the features that contribute most to the prediction of left-out domains,
-        as many as are best on left-out domains (:mod:`oodzoo.linear.selection.consistent`). It
+        as many as are best on left-out domains (:mod:`oodzoo.linear.selection.contributions`). It
         needs two or more domains. "paper" keeps the features with a high inclusion probability for
         any class in a spike-and-slab linear model of all domains together
         (:class:`oodzoo.SpikeSlabSelector`); it is meant for a few models.

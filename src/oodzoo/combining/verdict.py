@@ -1,4 +1,4 @@
-"""Which way of combining models to recommend, from two kinds of predictions.
+"""Which way of combining models to recommend, from two kinds of predictions; and the words for it.
 
 Left-out domains see the shift to another domain, but a few of them seldom tell which way is best on
 another one. Cross-validation within the domains varies little, but does not see the shift. The
@@ -19,12 +19,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
+
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count, short_name
+from oodzoo.tasks import Kind
 
 CHOICES = ("single", "pool", "ensemble", "selection")
 """Ways of combining models."""
@@ -175,3 +181,200 @@ def _within_gain(one: Estimate, other: Estimate) -> float:
 
 def _percent(contributions: Contributions) -> float:
     return 100 * float(np.mean([each.mean() for each in contributions]))
+
+
+FINE_TUNED = "fine_tuned"
+TITLES = {name: name.capitalize() for name in CHOICES} | {FINE_TUNED: "Fine-tuned"}
+"""What can be recommended, as it is called in texts."""
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The recommended way to combine the models, and its accuracy on unseen domains.
+
+    For other tasks than classification, the main metric takes the place of the accuracy.
+
+    Attributes
+    ----------
+    choice : str
+        "single", "pool", "ensemble" or "selection": decided on all domains. "fine_tuned" if that
+        is better on the test domains by more than a standard error between them.
+    models : tuple of str
+        The models that it uses, those of a pool in the order of their shares.
+    average : float
+        Accuracy in percent, mean over the test domains. For each of them, the choice was made on
+        the other domains only.
+    interval : tuple of float, optional
+        90 % interval for a single new domain.
+    domains : dict of str to float
+        Accuracy on each test domain.
+    choices : dict of str to str
+        What was chosen for each test domain.
+    estimates, within : dict of str to float
+        What decided: accuracy of each way on left-out domains, and by cross-validation within the
+        domains, in percent. They are comparisons; the accuracy to expect is `average`.
+    candidates : tuple of str
+        The models that it was chosen from; empty if an earlier version wrote it.
+    max_models, max_ms : int and float, optional
+        The limits within which it was chosen.
+    """
+
+    choice: str
+    models: tuple[str, ...]
+    average: float
+    interval: tuple[float, float] | None
+    domains: dict[str, float]
+    choices: dict[str, str]
+    estimates: dict[str, float]
+    within: dict[str, float] = field(default_factory=dict)
+    candidates: tuple[str, ...] = ()
+    max_models: int | None = None
+    max_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        for choice in (self.choice, *self.choices.values()):
+            if choice not in TITLES:
+                raise ValueError(f"a choice must be one of {', '.join(TITLES)}, got {choice!r}")
+        if self.choices.keys() != self.domains.keys():
+            raise ValueError("the choices and the accuracies must be of the same domains")
+
+    @property
+    def brief(self) -> str:
+        """The choice and its metric, in a few words."""
+        choice = shown_choice(self.choice, self.models)
+        models = f"{choice} of {count(len(self.models), 'model')}"
+        if len(self.models) == 1:
+            models = f"{choice} {short_name(self.models[0])}"
+        return f"{models}, {self.average:.1f} %"
+
+    @property
+    def disagreement(self) -> str:
+        """What it means if left-out domains and the domains within disagree; empty if they do not.
+
+        Examples
+        --------
+        >>> both = {"single": 70.0, "pool": 72.0}, {"single": 91.0, "pool": 88.0}
+        >>> best = Recommended("pool", ("a", "b"), 72.0, None, {}, {}, *both)
+        >>> print(best.disagreement.split(". ")[0])
+        The two estimates disagree: Pool is best on left-out domains (72.0 %), but Single within
+        the domains (91.0 %)
+        """
+        here = {name: value for name, value in self.estimates.items() if name in self.within}
+        if not here:
+            return ""
+        out, inside = max(here, key=here.__getitem__), max(here, key=self.within.__getitem__)
+        gains = here[out] - here[inside], self.within[inside] - self.within[out]
+        if min(gains) < _LEAST_DISAGREEMENT:
+            return ""
+        return (
+            f"The two estimates disagree: {TITLES[out]} is best on left-out domains "
+            f"({here[out]:.1f} %), but {TITLES[inside]} within the domains "
+            f"({self.within[inside]:.1f} %). What fits the known domains best carries over less "
+            "well; images of more domains would show which one to trust."
+        )
+
+    def __repr__(self) -> str:
+        return f"Recommended({self.brief})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to a JSON document."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
+
+
+def titled(choice: str, models: Sequence[str]) -> str:
+    """The title of a way to combine models, for these models.
+
+    Examples
+    --------
+    >>> titled("pool", ["a"]), titled("pool", ["a", "b"])
+    ('Pool, a single model', 'Pool')
+    """
+    same = shown_choice(choice, models) == choice
+    return TITLES[choice] + ("" if same else ", a single model")
+
+
+def require_no_oracle(rule: str | None) -> None:
+    """Raise an InputError if what is recommended was measured by DomainBed's oracle."""
+    if rule == "oracle":
+        raise InputError(
+            "the evaluation selected heads by the oracle, with labels of the test domains: its "
+            "accuracy is no promise; evaluate again without selection='oracle' (--selection oracle)"
+        )
+
+
+def limits_as_options(best: Recommended) -> str:
+    """The limits of a recommendation as they are given on the command line."""
+    options = {"--max-models": best.max_models, "--max-ms": best.max_ms}
+    return ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
+
+
+def described(choice: str, models: Sequence[str]) -> str:
+    """Name a way to combine models."""
+    if choice == FINE_TUNED:
+        return f"{models[0]}, fine-tuned"
+    if choice == "single" or len(models) == 1:
+        return models[0]
+    number = count(len(models), "model")
+    return {
+        "pool": f"a pool of heads of {number}",
+        "ensemble": f"all features of {number}",
+        "selection": f"the features selected from {number}",
+        "named": f"all features of {number}",
+    }[choice]
+
+
+def chosen_otherwise(best: Recommended, same_everywhere: float) -> str:
+    """Say why the metric is not that of the recommended way in every domain; empty if it is.
+
+    Parameters
+    ----------
+    best : Recommended
+    same_everywhere : float
+        Average metric of the recommended way, if it is taken for every test domain.
+
+    Examples
+    --------
+    >>> choices = {"photo": "pool", "sketch": "ensemble"}
+    >>> domains = {"photo": 90.0, "sketch": 50.0}
+    >>> best = Recommended("pool", ("a", "b"), 70.0, None, domains, choices, {})
+    >>> print(*chosen_otherwise(best, 72.5).split(", and "), sep="\\n")
+    For sketch, another way was chosen without it
+    the choice is part of what is measured; Pool in every domain has 72.5 %.
+    """
+    others = [domain for domain, choice in best.choices.items() if choice != best.choice]
+    if not others or f"{same_everywhere:.1f}" == f"{best.average:.1f}":
+        return ""
+    few = len(others) <= _MOST_DOMAINS
+    where = (
+        " and ".join(others) if few else f"{len(others)} of {count(len(best.choices), 'domain')}"
+    )
+    return (
+        f"For {where}, another way was chosen without {'it' if len(others) == 1 else 'them'}, and "
+        f"the choice is part of what is measured; {TITLES[best.choice]} in every domain has "
+        f"{same_everywhere:.1f} %."
+    )
+
+
+_LEAST_DISAGREEMENT = 1.0
+"""Points by which both estimates must prefer another way."""
+
+_MOST_DOMAINS = 2
+"""More domains are counted, not named."""
+
+
+def achieves(task: Kind, value: float) -> str:
+    """What the main metric says, in words."""
+    return {
+        "classification": f"classifies {value:.1f} % of the images of unseen domains correctly",
+        "regression": f"explains {value:.1f} % of the variance in unseen domains",
+        "multilabel": f"has an average precision of {value:.1f} % in unseen domains",
+    }[task]
+
+
+def compared(value: float, other: float) -> str:
+    """How a percentage compares with another one, in words."""
+    difference = round(value, 1) - round(other, 1)  # as both are shown
+    if abs(difference) < 0.05:
+        return "equal to"
+    return f"{abs(difference):.1f} points {'above' if difference > 0 else 'below'}"

@@ -22,14 +22,20 @@ from oodzoo.data.issues import (
     shared_groups,
     similar_classes,
 )
-from oodzoo.data.listing import Issue, Sample, counted_outputs, labels_of, task_line
+from oodzoo.data.listing import (
+    Issue,
+    Sample,
+    counted_outputs,
+    labels_of,
+    stratified_sample,
+    task_line,
+)
 from oodzoo.data.proposals import Candidate, is_request, propose_for
-from oodzoo.data.sampling import stratified_sample
 from oodzoo.data.sources.base import Options, require_each
 from oodzoo.data.sources.choice import open_source
+from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.data.sources.targets import require_varied
 from oodzoo.data.summary import Summary, summarise
-from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.tasks import require_kind
 
 

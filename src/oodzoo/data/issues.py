@@ -9,8 +9,8 @@ from itertools import combinations
 
 from oodzoo.core.text import count
 from oodzoo.data.listing import Issue, Sample
+from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.data.summary_rows import Spread
-from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.tasks import CLASSIFICATION, Task
 
 LARGE_SHIFT = 20.0

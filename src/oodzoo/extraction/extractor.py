@@ -1,9 +1,10 @@
-"""Extraction in steps: some models on some images, as often as wanted, in one store."""
+"""Extraction in steps: some models on some images, as often as wanted; which shards they lack."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -11,24 +12,30 @@ from typing import Self
 
 import msgspec
 
+from oodzoo.core.backend import resolve_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listeners, or_notebook
 from oodzoo.core.io import shown
 from oodzoo.core.packages import require_extras
 from oodzoo.core.text import count
+from oodzoo.data.contents import inspect
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile, ObjectImage
-from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.extraction.config import Extraction, ExtractionConfig
+from oodzoo.data.sources.folder import UnlabelledImages
+from oodzoo.extraction.config import (
+    Extraction,
+    ExtractionConfig,
+    Zoo,
+    member_name,
+    network_of_member,
+    resolve_zoo,
+)
 from oodzoo.extraction.engines.choice import Part, parse_devices
 from oodzoo.extraction.engines.task import Engine, Work
 from oodzoo.extraction.loop import ExtractionLoop
-from oodzoo.extraction.members import Zoo, member_name, network_of_member, resolve_zoo
-from oodzoo.extraction.planning import plan_missing
-from oodzoo.extraction.progress import ExtractionProgress
 from oodzoo.extraction.source import StoreSource
 from oodzoo.extraction.target import require_usable
-from oodzoo.extraction.timing import Timings
+from oodzoo.extraction.timing import ExtractionProgress, Timings
 from oodzoo.extraction.work import (
     SHARDS_PER_GPU_TASK,
     SHARDS_PER_TASK,
@@ -40,14 +47,97 @@ from oodzoo.extraction.work import (
 from oodzoo.store.class_embeddings import ClassEmbeddings, write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import store_folder
+from oodzoo.store.index import ImageIndex
 from oodzoo.store.table import SampleTable
-from oodzoo.store.writer import PlannedShard, writing
+from oodzoo.store.writer import PlannedShard, StoreWriter, writing
 from oodzoo.zoo import Model, ModelSpec
-from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.layers import by_network
-from oodzoo.zoo.prompts import PROMPTS, Prompts, default_text, texts_of
+from oodzoo.zoo.prompts import PROMPTS, Prompts, default_text, embed_classes, texts_of
 from oodzoo.zoo.sources import extras_of, get_source
-from oodzoo.zoo.text_tower import embed_classes
+
+
+def plan_missing(
+    writer: StoreWriter,
+    models: Sequence[str],
+    files: Mapping[str, ImageFile],
+    progress: ExtractionProgress,
+    *,
+    again: bool = True,
+    only: bool = False,
+    part: Part | None = None,
+) -> list[PlannedShard]:
+    """List the shards that models lack, and count the images that need not be computed.
+
+    Parameters
+    ----------
+    writer : StoreWriter
+    models : sequence of str
+    files : dict of str to ImageFile
+        The images to have features of, by their SHA-256.
+    progress : ExtractionProgress
+    again : bool
+        Whether to look for images that were unreadable in an earlier extraction and are not now.
+    only : bool
+        Whether the shards may have no other images.
+    part : Part, optional
+        Only what this part has to do.
+    """
+    readable = _readable_again(writer, models, files) if again else []
+    planned = writer.plan(models, files.keys(), readable, only=only)
+    if part is not None:
+        planned = planned_part(planned, writer.index, files, models, part)
+    todo = Counter[str]()
+    for shard in planned:
+        n_images = sum(image in files for image in shard.images)
+        todo.update(dict.fromkeys(shard.models, n_images))
+    for name in models:
+        progress.has(name, len(files) - todo[name])
+    return planned
+
+
+def _readable_again(
+    writer: StoreWriter, models: Sequence[str], files: Mapping[str, ImageFile]
+) -> list[str]:
+    unreadable = {image for name in models for image in writer.coverage(name).unreadable}
+    known = {image: files[image] for image in sorted(unreadable) if image in files}
+    return [image for image, found in inspect(known).items() if not found.problem]
+
+
+def planned_part(
+    planned: Sequence[PlannedShard],
+    index: ImageIndex,
+    images: Collection[str],
+    models: Sequence[str],
+    part: Part,
+) -> list[PlannedShard]:
+    """Return what one of several processes does of the planned shards.
+
+    All shards of the index with one of `images` and all models are put in a row, shard by shard,
+    and the row is cut into parts with as many images each. The parts thus depend on the index and
+    the models only, not on what other processes have already done, and most images are decoded by
+    one process.
+    """
+    shards = {
+        name: len(members)
+        for name, members in index.shards.items()
+        if any(image in images for image in members)
+    }
+    total = sum(shards.values()) * len(models)
+    mine: dict[str, list[str]] = {}
+    before = 0
+    for name, size in shards.items():
+        for model in models:
+            # by the middle of its images, so that each part has its share
+            number = (2 * before + size) * part.of // (2 * total)
+            if number == part.number - 1:
+                mine.setdefault(name, []).append(model)
+            before += size
+    result = []
+    for shard in planned:
+        names = [model for model in shard.models if model in mine.get(shard.name, ())]
+        if names:
+            result.append(shard._replace(models=names))
+    return result
 
 
 class Extractor:

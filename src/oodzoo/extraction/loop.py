@@ -13,23 +13,35 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from oodzoo.core.backend import available_memory, default_batch_size
 from oodzoo.core.errors import DiskError, InputError
 from oodzoo.core.remote.cache import cached_file
 from oodzoo.core.remote.objects import RemoteFile
 from oodzoo.core.text import file_size, one_line
 from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.data.files import ImageFile, UnreadableImageError, modality_of
-from oodzoo.extraction.config import Extraction, ExtractionConfig, PassTime
-from oodzoo.extraction.forward import Job, JobResult, require_finite, run_jobs
-from oodzoo.extraction.members import LoadedModel, member_name, network_of_member
-from oodzoo.extraction.pixels import Chunk, Decoding, HashedFile
-from oodzoo.extraction.progress import ExtractionProgress
-from oodzoo.extraction.timing import how_on_cpu, how_on_device, time_passes
+from oodzoo.extraction.config import (
+    Extraction,
+    ExtractionConfig,
+    LoadedModel,
+    PassTime,
+    member_name,
+    network_of_member,
+)
+from oodzoo.extraction.forward import (
+    Chunk,
+    Decoding,
+    HashedFile,
+    Job,
+    JobResult,
+    require_finite,
+    run_jobs,
+)
+from oodzoo.extraction.timing import ExtractionProgress, how_on_cpu, how_on_device, time_passes
+from oodzoo.store.documents import read_local
 from oodzoo.store.files import free_space
-from oodzoo.store.local import read_local
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
-from oodzoo.zoo.device import available_memory, default_batch_size
 from oodzoo.zoo.layers import by_network
 from oodzoo.zoo.model import network_of
 

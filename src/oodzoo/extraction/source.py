@@ -1,9 +1,15 @@
-"""Uniform access to feature arrays and stores."""
+"""Uniform access to feature arrays and stores, and caches of arrays computed from a store.
+
+Each file contains the key of its inputs and ends in a checksum; with another key, or if it is
+damaged, the arrays are recomputed. In a read-only store nothing is cached.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
+import io
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +23,40 @@ from numpy.typing import NDArray
 
 from oodzoo.core.backend import Array, to_numpy
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.cache import Arrays, read_cached, write_cached
+from oodzoo.core.io import write_tidily
 from oodzoo.store.class_embeddings import ClassEmbeddings
+from oodzoo.store.documents import sealed_bytes, unsealed_bytes
 from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore
 from oodzoo.store.places import CACHE, require_no_links
 from oodzoo.tasks import CLASSIFICATION, Kind, Task, as_labels, require_kind
+
+VERSION = 7
+"""Increased when the computation of something cached changes."""
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def read_cached(path: Path, key: str) -> Arrays | None:
+    """Read arrays from a cache file; None without this key."""
+    key = f"{VERSION} {key}"
+    try:
+        with np.load(io.BytesIO(unsealed_bytes(path)), allow_pickle=False) as content:
+            if str(content["key"]) == key:
+                return {name: content[name] for name in content.files if name != "key"}
+    except Exception:  # missing, damaged or of another format: recompute
+        return None
+    return None
+
+
+def write_cached(path: Path, key: str, arrays: Arrays) -> None:
+    """Write arrays into a cache file, if the store can be written."""
+    key = f"{VERSION} {key}"
+    buffer = io.BytesIO()
+    np.savez(buffer, key=np.array(key), **arrays)  # type: ignore[arg-type]
+    with contextlib.suppress(InputError):
+        # thousands of small files, and a damaged one is recomputed
+        write_tidily(path, sealed_bytes(buffer.getvalue()), durable=False)
+
 
 Shard = tuple[Array, Array]
 """Features (n, d), and labels: classes (n,), numbered from 0, or a matrix (n, C) of numbers."""

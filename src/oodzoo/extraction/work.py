@@ -18,11 +18,10 @@ import msgspec
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import file_digest, structured
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError, absolute, reading
-from oodzoo.extraction.config import Extraction, ExtractionConfig, PassTime, Timing
+from oodzoo.extraction.config import Extraction, ExtractionConfig, LoadedModel, PassTime, Timing
 from oodzoo.extraction.engines.task import Work, Worker
 from oodzoo.extraction.loop import ExtractionLoop
-from oodzoo.extraction.members import LoadedModel
-from oodzoo.extraction.progress import ExtractionProgress
+from oodzoo.extraction.timing import ExtractionProgress
 from oodzoo.store.files import location, pulled, store_folder
 from oodzoo.store.index import segment_file
 from oodzoo.store.places import MANIFEST

@@ -10,18 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from oodzoo.combining.evaluation.settings import require_seed, resolve_trials
+from oodzoo.combining.evaluation.folds import require_seed, resolve_trials
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import explaining_disk_errors, write_bytes
 from oodzoo.core.text import did_you_mean, printable, typed
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.engines.choice import array_device, require_engine
-from oodzoo.linear.heads.classes import require_classes_for
-from oodzoo.ranking.constraints import Constraints, Limits
+from oodzoo.linear.heads.samples import require_classes_for
+from oodzoo.ranking.constraints import Constraints, Limits, TopK, parse_top_k
 from oodzoo.ranking.racing.policy import parse_budget
 from oodzoo.ranking.ranker import as_score, require_score, require_score_of_task
 from oodzoo.ranking.testbed.published import require_published
-from oodzoo.ranking.top_k import TopK, parse_top_k
 from oodzoo.tasks import Task
 
 

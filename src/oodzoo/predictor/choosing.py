@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from oodzoo.combining.decision import decide, require_choice
-from oodzoo.combining.evaluation.recommended import FINE_TUNED, Recommended, require_no_oracle
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combining.heads import Heads, predict_with_heads
+from oodzoo.combining.pool import Heads, predict_with_heads
 from oodzoo.combining.selection import (
     Selection,
     SelectionSummary,
     require_method,
     select_features,
 )
+from oodzoo.combining.verdict import FINE_TUNED, Recommended, require_no_oracle
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
 from oodzoo.core.text import count
@@ -25,9 +25,8 @@ from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, with_models
 from oodzoo.extraction.target import Target, TargetImages, as_target
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
-from oodzoo.ranking.constraints import Limits
+from oodzoo.ranking.constraints import TOP_K, Limits, TopK, one_top_k, parse_top_k
 from oodzoo.ranking.ranker import rank
-from oodzoo.ranking.top_k import TOP_K, TopK, one_top_k, parse_top_k
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo.combining.evaluation.protocol import evaluate
-from oodzoo.combining.evaluation.recommended import Recommended
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.selection import Selection, SelectionSummary
+from oodzoo.combining.verdict import Recommended
 from oodzoo.combining.work import compute_heads
 from oodzoo.core.backend import Array
 from oodzoo.core.errors import InputError
@@ -28,7 +28,7 @@ from oodzoo.extraction.source import (
     with_models,
 )
 from oodzoo.extraction.target import TargetImages
-from oodzoo.linear.heads.classes import require_classes_to_tell_apart
+from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.predictor.choosing import (
     Options,
     as_evaluated,
@@ -49,9 +49,8 @@ from oodzoo.predictor.models import (
 )
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor
-from oodzoo.ranking.constraints import Constraints, Limits, apply
+from oodzoo.ranking.constraints import TOP_K, Constraints, Limits, TopK, apply
 from oodzoo.ranking.ranker import require_score
-from oodzoo.ranking.top_k import TOP_K, TopK
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tasks import require_kind
 from oodzoo.zoo import ModelSpec, load_zoo

@@ -38,13 +38,15 @@ from oodzoo.core.io import (
     remove_temporaries,
     write_bytes,
 )
-from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_models
 from oodzoo.predictor.card import CARD, is_own_card, model_card, warn_of_edited_card
 from oodzoo.predictor.document import (
+    FOLDER,
     GAUSSIAN,
     HEAD,
+    BundledModel,
     Document,
     Tensors,
+    bundle_models,
     is_predictor,
     named_files,
     parse_document,
@@ -52,9 +54,8 @@ from oodzoo.predictor.document import (
     to_parts,
     to_tensors,
 )
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import PredictorModel, new_folder
 from oodzoo.predictor.parts import PredictorParts
-from oodzoo.predictor.temporaries import new_folder
 from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.places import mistaken_folder
 from oodzoo.zoo.spec import local_path

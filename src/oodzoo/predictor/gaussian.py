@@ -40,7 +40,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Samples
 from oodzoo.tasks import Kind
-from oodzoo.tasks.strata import strata
+from oodzoo.tasks.kinds import strata
 
 LEVEL = 0.975
 """Share of held-out training images within the limit. The target is at most 5 % false alarms on new
@@ -158,7 +158,7 @@ def fit_gaussian(
         For each domain, the group of each sample; None where it is unknown.
     kind : {"classification", "regression", "multilabel"}
         What the labels are; where they are not classes, strata take their place, see
-        :mod:`oodzoo.tasks.strata`.
+        :mod:`oodzoo.tasks.kinds`.
     """
     features, labels, domains = samples
     labels = strata(kind, labels)

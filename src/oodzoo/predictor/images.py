@@ -20,8 +20,7 @@ from oodzoo.data.files import ImageFile, LocalFile, ObjectImage, RemoteImage, St
 from oodzoo.data.listing import SUFFIXES, explaining_errors
 from oodzoo.data.sources.folder import images_below, list_images
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.forward import Job, run_jobs
-from oodzoo.extraction.pixels import Chunk, Decoding
+from oodzoo.extraction.forward import Chunk, Decoding, Job, run_jobs
 from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.layers import by_network
 from oodzoo.zoo.model import Pixels, network_of

@@ -1,7 +1,10 @@
-"""What a predictor takes, as selected features of its models, chunk by chunk.
+"""What a predictor takes: images, features, lists of paths; as selected features, chunk by chunk.
 
 Images (:mod:`oodzoo.predictor.images`), texts, given features, or inputs of encoders: Python
 functions that compute features of texts, waveforms, rows of a table.
+
+Lines are read as they come, in groups: a group is what is there to read, so the first predictions
+need not wait for the end of a list that another program is still writing.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +24,9 @@ from PIL import Image
 
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import is_url
 from oodzoo.core.text import count, one_line
+from oodzoo.data.files import ImageFile
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.forward import Job, run_jobs
 from oodzoo.predictor.images import FeatureChunk, ImageLike, image_files
@@ -377,3 +384,111 @@ def _is_one_image(images: Any) -> bool:
     if isinstance(images, np.ndarray) and images.dtype == np.uint8:
         return images.ndim == 2 or (images.ndim == 3 and images.shape[2] in (3, 4))
     return isinstance(images, Image.Image)
+
+
+_BYTES = 1 << 16
+"""Most bytes of one group of lines."""
+_PARALLEL = 8
+"""URLs that are looked up at the same time."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a list, without its end; `number` counts from 1."""
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class BadLine:
+    """A line that names no image, and the reason."""
+
+    line: Line
+    reason: str
+
+
+@dataclass(frozen=True)
+class ListedImage:
+    """An image, and the line that names it or its folder."""
+
+    line: Line
+    file: ImageFile
+
+
+def read_lines(stream: BinaryIO, *, null: bool = False) -> Iterator[list[Line]]:
+    r"""Read the lines of a list in groups; blank lines are left out.
+
+    Parameters
+    ----------
+    stream : binary stream
+        Buffered: `read1` returns what is there, and waits only if there is nothing.
+    null : bool
+        Whether lines end with a NUL, as `find -print0` writes them, instead of a newline.
+
+    Examples
+    --------
+    >>> import io
+    >>> [[line.text for line in group] for group in read_lines(io.BytesIO(b"a.png\r\n\nb.png"))]
+    [['a.png'], ['b.png']]
+    """
+    end = b"\0" if null else b"\n"
+    number, rest = 0, b""
+    while True:
+        block = stream.read1(_BYTES)  # type: ignore[attr-defined]
+        *complete, rest = (rest + block).split(end)
+        if not block and rest:
+            complete, rest = [*complete, rest], b""
+        group = []
+        for content in complete:
+            number += 1
+            text = os.fsdecode(content if null else content.rstrip(b"\r"))
+            if number == 1:
+                text = text.removeprefix("\ufeff")
+            if text if null else text.strip():
+                group.append(Line(number, text))
+        if group:
+            yield group
+        if not block:
+            return
+
+
+class ImageFinder:
+    """Finds the images that lines name: files, folders of images, and URLs of both.
+
+    What is below a folder that an earlier line named is found once: `find photos` writes the
+    folder, and then all that is in it.
+    """
+
+    def __init__(self) -> None:
+        self._folders: set[str] = set()
+
+    def find(self, group: list[Line]) -> Iterator[ListedImage | BadLine]:
+        """Yield the images of some lines in order."""
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            # only URLs are worth a thread; files are looked up when it is their turn
+            urls = {line.number: pool.submit(_look_up, line) for line in group if is_url(line.text)}
+            for line in group:
+                if self._was_found(line):
+                    continue
+                found = urls[line.number].result() if line.number in urls else _look_up(line)
+                if isinstance(found, InputError):
+                    yield BadLine(line, str(found))
+                    continue
+                if not is_url(line.text) and Path(line.text).is_dir():
+                    self._folders.add(os.path.normpath(line.text))
+                yield from (ListedImage(line, file) for file in found)
+
+    def _was_found(self, line: Line) -> bool:
+        """Whether a line names something below a folder of an earlier line."""
+        if not self._folders or is_url(line.text):
+            return False
+        path = Path(os.path.normpath(line.text))
+        return any(str(folder) in self._folders for folder in (path, *path.parents))
+
+
+def _look_up(line: Line) -> list[ImageFile] | InputError:
+    try:
+        return image_files([line.text])
+    except InputError as error:
+        return error

@@ -23,7 +23,7 @@ from oodzoo.combining.decision import (
     left_out_columns_without,
     selections_without,
 )
-from oodzoo.combining.heads import Heads, choose_pool, left_out_pools
+from oodzoo.combining.pool import Heads, choose_pool, left_out_pools
 from oodzoo.combining.predictions import Outputs
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import Columns

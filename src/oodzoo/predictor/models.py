@@ -1,12 +1,16 @@
-"""The models of a predictor: found from what a store records, and verified when loaded.
+"""The models of a predictor: found, verified when loaded; temporary folders that hold them.
 
 Of some models, which oodzoo does not run, only the features are known.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,21 +18,61 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from oodzoo.core.backend import to_numpy
+from oodzoo.core.backend import resolve_device, to_numpy
 from oodzoo.core.errors import InputError
-from oodzoo.core.io import file_digest, structured
-from oodzoo.extraction.members import find_spec
+from oodzoo.core.io import file_digest, remove_stale, structured, temporary_name
+from oodzoo.extraction.config import find_spec
 from oodzoo.extraction.source import FeatureSource
-from oodzoo.predictor.temporaries import is_removed_at_exit
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import StoredModel
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, Preprocessing, load_model
-from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.onnx import external_files, fingerprint, layer_fingerprint
 from oodzoo.zoo.preprocessing import TextPreprocessing, square
 from oodzoo.zoo.sources import get_source, load_network
 from oodzoo.zoo.spec import local_path
+
+_removed_at_exit: set[Path] = set()
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Make a temporary folder that gets its name at the end of the block, if that is reached.
+
+    A folder with that name must be empty; otherwise OSError is raised.
+    """
+    temporary = folder.parent / temporary_name()
+    temporary.mkdir(parents=True)
+    try:
+        remove_stale(folder.parent)
+        yield temporary
+        if folder.is_dir():
+            folder.rmdir()
+        temporary.rename(folder)
+    except BaseException:  # also KeyboardInterrupt
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def remove_at_exit(folder: Path, release: Callable[[], None] | None = None) -> Path:
+    """Remove a folder at the end of this process, after a call of `release`; return the folder."""
+    process = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == process:  # not in a process that was forked
+            if release is not None:
+                release()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    _removed_at_exit.add(folder.resolve())
+    return folder
+
+
+def is_removed_at_exit(folder: Path) -> bool:
+    """Whether a folder, or one above it, is removed at the end of this process."""
+    folder = folder.resolve()
+    return any(each in _removed_at_exit for each in (folder, *folder.parents))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
 from oodzoo.combining.verdict import shown_choice
+from oodzoo.core.backend import default_batch_size, require_device, resolve_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.text import count, some_of
@@ -26,7 +27,6 @@ from oodzoo.predictor.card import predictor_as_html
 from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
 from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.hub import push_to_hub, read_remote
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
 from oodzoo.predictor.inputs import (
     BATCH_SIZE,
@@ -57,13 +57,12 @@ from oodzoo.predictor.prediction import (
     outcome_array,
     score,
 )
-from oodzoo.predictor.remote import write_url
+from oodzoo.predictor.remote import push_to_hub, read_remote, write_url
 from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.torch_module import predictor_module
 from oodzoo.store.places import part_of_run
 from oodzoo.tasks import Task
 from oodzoo.zoo import Model
-from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
 
 
 class Predictor(BaseEstimator):  # type: ignore[misc]

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.final import FinalHead, fit_pool
-from oodzoo.combining.heads import predict_with_heads
+from oodzoo.combining.pool import predict_with_heads
 from oodzoo.combining.predictions import SHARES, Head, HeadPredictions
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
@@ -27,8 +27,7 @@ from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.source import StoreSource
 from oodzoo.linear.heads.outputs import outputs_of
-from oodzoo.predictor.models import PredictorModel, file_digests
-from oodzoo.predictor.temporaries import remove_at_exit
+from oodzoo.predictor.models import PredictorModel, file_digests, remove_at_exit
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tuning.domainbed import ErmTuned
 from oodzoo.tuning.tuner import Tuned

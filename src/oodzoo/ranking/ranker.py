@@ -32,14 +32,13 @@ from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import Features, FeatureSource, StoreSource, as_source, groups_of
 from oodzoo.extraction.target import Target, TargetImages, as_target
-from oodzoo.linear.heads.classes import require_classes_to_tell_apart
 from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
+from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.linear.moments import VERSION as MOMENTS_VERSION
 from oodzoo.linear.moments import Moments, domain_moments, merge
 from oodzoo.ranking import constraints as constraint
 from oodzoo.ranking import scores
-from oodzoo.ranking.agreement import Predictions
 from oodzoo.ranking.folds import (
     Fold,
     Known,
@@ -55,7 +54,7 @@ from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.ridge import RIDGES, RidgePath, Transfer
 from oodzoo.ranking.rows import build_ranking
 from oodzoo.ranking.scores import Score
-from oodzoo.ranking.terms import ALL_FOLD_SCORES, Terms, fold_scores, without_domain
+from oodzoo.ranking.terms import ALL_FOLD_SCORES, Predictions, Terms, fold_scores, without_domain
 from oodzoo.tasks import Task
 
 ScoreFunction = Callable[..., float]
@@ -104,7 +103,7 @@ def rank(
     stability : {"robust", "paper"}
         Stability of the ZooD score: the default form, or the published formula.
     target : str or mapping, optional
-        Unlabelled images of the domain to rank for (:mod:`oodzoo.ranking.agreement`): the name of
+        Unlabelled images of the domain to rank for (:mod:`oodzoo.ranking.terms`): the name of
         an unlabelled domain of the store, or features (n, d) of each model by name. Only for the
         score "unseen".
     domain_weights : mapping, optional

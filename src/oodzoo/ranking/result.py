@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Any, overload
 
 from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
-from oodzoo.core.numbers import number, significant, span
 from oodzoo.core.packages import optional_package
-from oodzoo.core.text import count, plain, short_name, some_of, text_table, unknown
+from oodzoo.core.text import (
+    count,
+    number,
+    plain,
+    short_name,
+    significant,
+    some_of,
+    span,
+    text_table,
+    unknown,
+)
 from oodzoo.tasks import Kind, Task, require_kind
-from oodzoo.tasks.words import WORDS
+from oodzoo.tasks.kinds import WORDS
 
 if TYPE_CHECKING:
     import pandas
@@ -68,7 +77,7 @@ class Row:
         The two terms of the ZooD score, averaged over held-out domains.
     agreement : float or None
         With images of the target: the share of them, in percent, on which a linear model on these
-        features agrees with the vote of the other models (see :mod:`oodzoo.ranking.agreement`).
+        features agrees with the vote of the other models (see :mod:`oodzoo.ranking.terms`).
     expected_accuracy : float
         Accuracy in percent to expect on an unseen domain: that of a ridge regression on these
         features, averaged over held-out domains. For other tasks than classification, the main

@@ -11,14 +11,21 @@ import numpy as np
 
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.source import FeatureSource
-from oodzoo.ranking.agreement import Agreement, Predictions
 from oodzoo.ranking.folds import Fold
 from oodzoo.ranking.intervals import Comparison, covariance_of_means, new_domain_interval
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.ridge import into
 from oodzoo.ranking.scores import Score
 from oodzoo.ranking.scores.compute import compute_scores
-from oodzoo.ranking.terms import Floats, ScoreTable, Terms, image_covariances, score_table
+from oodzoo.ranking.terms import (
+    Agreement,
+    Floats,
+    Predictions,
+    ScoreTable,
+    Terms,
+    image_covariances,
+    score_table,
+)
 
 if TYPE_CHECKING:
     from oodzoo.extraction.source import Facts

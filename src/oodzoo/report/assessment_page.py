@@ -9,8 +9,7 @@ from typing import Any, cast
 import oodzoo
 from oodzoo.combining.verdict import shown_choice
 from oodzoo.core.io import write_tidily
-from oodzoo.core.numbers import number, significant, span
-from oodzoo.core.text import count, listed, typed, without_folders
+from oodzoo.core.text import count, listed, number, significant, span, typed, without_folders
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError
 from oodzoo.predictor.assessment.advice import next_steps
 from oodzoo.predictor.assessment.result import Part, Promise, TestResult, shown
@@ -58,7 +57,7 @@ from oodzoo.report.page import render
 from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
 from oodzoo.tasks.diagnosis.labels import LabelDiagnosis, LabelFigures
 from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis, NumberFigures
-from oodzoo.tasks.words import WORDS
+from oodzoo.tasks.kinds import WORDS
 
 # --- the page -------------------------------------------------------------------------------------
 

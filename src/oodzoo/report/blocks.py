@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from oodzoo.core.numbers import MISSING, is_number, number, significant, span
-from oodzoo.core.text import csv_cell
+from oodzoo.core.text import MISSING, csv_cell, is_number, number, significant, span
 from oodzoo.report.chart import Chart, Drawing
 
 LONG = 30

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from oodzoo.core.numbers import is_number, number
+from oodzoo.core.text import is_number, number
 
 # --- the width of text ----------------------------------------------------------------------------
 

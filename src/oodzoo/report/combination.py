@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from oodzoo.combining.evaluation.recommended import FINE_TUNED, TITLES
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import Row
-from oodzoo.core.numbers import number, span
-from oodzoo.core.text import count, duration
+from oodzoo.combining.verdict import FINE_TUNED, TITLES
+from oodzoo.core.text import count, duration, number, span
 from oodzoo.ranking.testbed.published import YOURS, Published
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
@@ -29,7 +28,7 @@ from oodzoo.report.chart import (
     whisker,
 )
 from oodzoo.report.recommendation import decision_figure, pools_figure
-from oodzoo.tasks.words import MEASURES, WORDS, Measure
+from oodzoo.tasks.kinds import MEASURES, WORDS, Measure
 
 MAIN = {"single": "circle", "pool": "triangle", "ensemble": "square", "selection": "diamond"}
 """The ways to combine models, and the shapes of their marks."""

@@ -27,8 +27,8 @@ from oodzoo.report.blocks import (
 )
 from oodzoo.report.domains import proposed_line
 from oodzoo.report.record import DataSummary, Run, Stage
-from oodzoo.store.leaks.pairs import NearDuplicates, Pair
-from oodzoo.tasks.words import MEASURES, WORDS
+from oodzoo.store.leaks.similar import NearDuplicates, Pair
+from oodzoo.tasks.kinds import MEASURES, WORDS
 
 # --- the section "Data" ---------------------------------------------------------------------------
 

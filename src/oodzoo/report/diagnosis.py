@@ -8,8 +8,7 @@ from statistics import fmean
 from typing import Any
 
 from oodzoo.combining.evaluation.result import Evaluation
-from oodzoo.core.numbers import number, span
-from oodzoo.core.text import count
+from oodzoo.core.text import count, number, span
 from oodzoo.data.files import StoredFile, UnreadableImageError
 from oodzoo.report.blocks import (
     Block,
@@ -36,8 +35,14 @@ from oodzoo.report.chart import (
     text_width,
 )
 from oodzoo.report.data import thumbnail_url
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, ClassFigures, Mistake, add_up
-from oodzoo.tasks.diagnosis.reliability import Bin, Reliability
+from oodzoo.tasks.diagnosis.classes import (
+    Bin,
+    ClassDiagnosis,
+    ClassFigures,
+    Mistake,
+    Reliability,
+    add_up,
+)
 
 # --- confident mistakes ---------------------------------------------------------------------------
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from oodzoo.core.numbers import is_number, number
-from oodzoo.core.text import count
+from oodzoo.core.text import count, is_number, number
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
@@ -25,7 +24,7 @@ from oodzoo.report.chart import (
     text_width,
 )
 from oodzoo.report.ranking import TERMS, Term, choice_is_repeated, domain_terms, metric_term
-from oodzoo.tasks.words import WORDS
+from oodzoo.tasks.kinds import WORDS
 
 
 def proposed_line(by: str | None) -> str:

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 
-from oodzoo.combining.evaluation.diagnosis import failing_class
-from oodzoo.combining.evaluation.recommended import TITLES, Recommended, described
+from oodzoo.combining.evaluation.advice import failing_class
 from oodzoo.combining.evaluation.result import Evaluation, why_not_the_highest
-from oodzoo.combining.verdict import CHOICES
-from oodzoo.core.numbers import number, significant, span
+from oodzoo.combining.verdict import CHOICES, TITLES, Recommended, described
 from oodzoo.core.packages import install_hint
-from oodzoo.core.text import count, listed, typed
+from oodzoo.core.text import count, listed, number, significant, span, typed
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Headline, Measured, Step, Tile
 from oodzoo.report.chart import Drawing, Scale, mark, percent, whisker
@@ -21,7 +19,7 @@ from oodzoo.report.ranking import choice_is_repeated, has_target, interval_text,
 from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
 from oodzoo.report.record import DataSummary, PredictorSummary, Run
 from oodzoo.tasks import Kind, Task
-from oodzoo.tasks.words import WORDS
+from oodzoo.tasks.kinds import WORDS
 
 # --- what to do now -------------------------------------------------------------------------------
 

@@ -23,8 +23,7 @@ from oodzoo.report.headline import headline
 from oodzoo.report.ranking import layers_section, networks, ranking_section
 from oodzoo.report.recommendation import advice_section
 from oodzoo.report.record import Run, image_files, read_run
-from oodzoo.report.scores import scores_section
-from oodzoo.report.selection import selection_section
+from oodzoo.report.scores import scores_section, selection_section
 
 
 def page(run: Run, files: Mapping[str, StoredFile] | None = None) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oodzoo.core.numbers import number, span
-from oodzoo.core.text import count, listed
+from oodzoo.core.text import count, listed, number, span
 from oodzoo.ranking.result import Ranking, Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
@@ -22,7 +21,7 @@ from oodzoo.report.chart import (
     whisker,
 )
 from oodzoo.tasks import Kind, Task
-from oodzoo.tasks.words import WORDS, Measure
+from oodzoo.tasks.kinds import WORDS, Measure
 
 # --- the terms of a score -------------------------------------------------------------------------
 

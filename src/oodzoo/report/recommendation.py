@@ -10,17 +10,15 @@ from typing import Any, NamedTuple
 
 from oodzoo.combining.evaluation.advice import Advice
 from oodzoo.combining.evaluation.learning_curve import LearningCurve
-from oodzoo.combining.evaluation.recommended import FINE_TUNED, TITLES, Recommended, titled
 from oodzoo.combining.evaluation.result import Evaluation
-from oodzoo.combining.verdict import CHOICES
-from oodzoo.core.numbers import number, span
+from oodzoo.combining.verdict import CHOICES, FINE_TUNED, TITLES, Recommended, titled
 from oodzoo.core.packages import install_hint
-from oodzoo.core.text import count, listed
+from oodzoo.core.text import count, listed, number, span
 from oodzoo.extraction.source import total_cost
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Block, Change, Changes, Column, Figure, Key, Section, Table
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, mark
-from oodzoo.tasks.words import MEASURES, WORDS
+from oodzoo.tasks.kinds import MEASURES, WORDS
 
 MOST_NAMES = 6
 """Largest number of names in a sentence."""

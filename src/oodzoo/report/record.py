@@ -22,7 +22,7 @@ from oodzoo.ranking.racing import Dropped
 from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.testbed.bed import TestBed
 from oodzoo.store.documents import sealed, unsealed
-from oodzoo.store.leaks.pairs import NearDuplicates
+from oodzoo.store.leaks.similar import NearDuplicates
 from oodzoo.store.places import RUN
 from oodzoo.tasks import Kind, Task
 

@@ -1,14 +1,18 @@
-"""The section "Which score to trust": each score against the accuracy of linear heads."""
+"""The sections "Which score to trust" and "Selected features"."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from oodzoo.core.numbers import number, significant, span
-from oodzoo.core.text import count, listed
+from oodzoo.combining.selection import ModelSelection, SelectionSummary
+from oodzoo.core.text import count, listed, number, significant, span
 from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
 from oodzoo.report.blocks import Column, Figure, Section, Table
-from oodzoo.report.chart import Drawing, covering, percent
+from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, percent
+from oodzoo.tasks.kinds import WORDS
 
 
 def scores_section(bed: TestBed) -> Section:
@@ -157,3 +161,193 @@ def _value_table(bed: TestBed, order: list[str]) -> Table:
         for model, accuracy in bed.accuracy.items()
     ]
     return Table("score-values", "Every score of every model", columns, rows)
+
+
+PANELS = 6
+"""Largest number of models with a histogram of their own: those with the most features kept."""
+
+
+def selection_section(selection: SelectionSummary) -> Section:
+    """Features kept of each model, why these, and for which classes."""
+    words = WORDS[selection.task]
+    lead = (
+        f"Of the {number(selection.n_features)} concatenated features, "
+        f"{number(selection.n_selected)} ({number(100 * selection.ratio, 1)} %) are kept: those "
+    )
+    if selection.method == "paper":
+        lead += (
+            f"that are informative about at least one {words.output}. A feature has an inclusion "
+            f"probability for each {words.output}; the highest one is shown."
+        )
+    else:
+        lead += (
+            "that contribute most to the prediction of left-out domains. How many are kept is also "
+            "chosen on left-out domains."
+        )
+    if not selection.converged:
+        lead += " The selection did not converge."
+    blocks = [_kept(selection)]
+    if selection.numbers_tried:
+        blocks.append(_numbers(selection))
+    blocks += [_histograms(selection), _classes(selection)]
+    return Section("features", "Selected features", lead, blocks, short="Features")
+
+
+def _kept(selection: SelectionSummary) -> Figure:
+    models = selection.per_model
+    summary = "; ".join(
+        f"{number(each.n_selected)} of {count(each.n_features, 'feature')} of {each.model} are kept"
+        for each in models
+    )
+    columns = [
+        Column("Model", "model", text=True),
+        Column("Features", "n_features", 0),
+        Column("Kept", "n_selected", 0),
+        Column("Kept %", "kept_percent", 1),
+    ]
+    rows = [
+        [each.model, each.n_features, each.n_selected, 100 * each.n_selected / each.n_features]
+        for each in models
+    ]
+    return Figure(
+        title="Features kept per model",
+        chart=_kept_chart(models, f"{summary}."),
+        table=Table("features-kept", "Features kept per model", columns, rows),
+    )
+
+
+def _kept_chart(models: Sequence[ModelSelection], description: str) -> Chart:
+    """A bar for each model, with the kept part filled."""
+
+    def draw(size: Size) -> Drawing:
+        height = 44 if size.narrow else 30
+        left, right = (0, size.width - 112) if size.narrow else (250, size.width - 140)
+        title = "Features kept per model"
+        drawing = Drawing(size.width, height * len(models) + 8, title, description)
+        scale = Scale(0, max(each.n_features for each in models), left, right)
+        for at, each in enumerate(models):
+            y = height * at
+            room = size.width - 8 if size.narrow else left - 14
+            drawing.name(0, y + (14 if size.narrow else 20), each.model, room)
+            bar, whole, kept = y + (21 if size.narrow else 8), each.n_features, each.n_selected
+            label = f"{number(kept)} of {number(whole)}"
+            tip = f"{each.model}\n{label} features kept"
+            drawing.rect(left, bar, scale(whole) - left, 14, "whole", data_tip=tip)
+            drawing.rect(left, bar, scale(kept) - left, 14, "bar selection", data_tip=tip)
+            drawing.text(scale(whole) + 8, bar + 11, label, "value")
+        return drawing
+
+    return in_both_sizes(draw)
+
+
+def _numbers(selection: SelectionSummary) -> Figure:
+    """The numbers of features that were compared."""
+    quality = WORDS[selection.task].quality
+    columns = [
+        Column("Features kept", "n_selected", 0),
+        Column(quality.heading, re.sub("[- ]", "_", quality.name), quality.digits),
+    ]
+    rows = [[each.n_selected, each.log_likelihood] for each in selection.numbers_tried]
+    return Figure(
+        title="Number of features",
+        text=f"Mean {quality.name} of left-out domains, by the number of features kept. Features "
+        f"and heads are chosen without the left-out domain. {quality.means}".rstrip(),
+        table=Table("number-of-features", "Numbers of features compared", columns, rows),
+        folded=False,
+    )
+
+
+class _Words(NamedTuple):
+    """Words of the histograms of a method."""
+
+    title: str
+    text: str
+    axis: str
+    ident: str
+
+
+_PAPER = _Words(
+    "Inclusion probabilities",
+    "Features by inclusion probability.",
+    "inclusion probability",
+    "inclusion-probabilities",
+)
+_CONSISTENT = _Words(
+    "Rank of the features",
+    "Features by the share of all features that contribute less.",
+    "share of features that contribute less",
+    "feature-ranks",
+)
+
+
+def _histograms(selection: SelectionSummary) -> Figure:
+    words = _PAPER if selection.method == "paper" else _CONSISTENT
+    columns = [
+        Column("Model", "model", text=True),
+        Column("From", "low", 2),
+        Column("To", "high", 2),
+        Column("Features", "features", 0),
+    ]
+    rows = [
+        [each.model, at / len(each.histogram), (at + 1) / len(each.histogram), features]
+        for each in selection.per_model
+        for at, features in enumerate(each.histogram)
+    ]
+    shown = sorted(selection.per_model, key=lambda each: -each.n_selected)[:PANELS]
+    text = f"{words.text} Square-root scale, so that small counts stay visible."
+    if len(shown) < len(selection.per_model):
+        text += f" Shown are the {PANELS} models with the most features kept."
+    return Figure(
+        title=words.title,
+        text=text,
+        panels=[_histogram(each, words) for each in selection.per_model if each in shown],
+        table=Table(words.ident, words.text.rstrip("."), columns, rows),
+    )
+
+
+def _histogram(selection: ModelSelection, words: _Words) -> Drawing:
+    width, base, left = 280, 132, 8
+    model, counts = selection.model, selection.histogram
+    description = (
+        f"{number(counts[-1])} of {count(sum(counts), 'feature')} are in the last of {len(counts)} "
+        f"bins, {number(counts[0])} in the first."
+    )
+    drawing = Drawing(width, 168, f"{words.title}: {model}", description)
+    drawing.name(0, 14, model, width)
+    room = width - 2 * left
+    step = room / len(counts)
+    for at, features in enumerate(counts):
+        low, high = number(at / len(counts), 2), number((at + 1) / len(counts), 2)
+        tip = f"{model}\n{count(features, 'feature')} between {low} and {high}"
+        height = 96 * math.sqrt(features / max(*counts, 1))
+        drawing.rect(left + step * at + 0.5, base - height, step - 1, height, "bar selection")
+        drawing.rect(left + step * at, base - 100, step, 100, "touch-area", data_tip=tip)
+    drawing.line(left, base, left + room, base, "zero")
+    for share, label, end in ((0, "0", "start"), (0.5, "0.5", "middle"), (1, "1", "end")):
+        drawing.text(left + room * share, base + 16, label, "tick", end=end)
+    drawing.text(left + room / 2, base + 33, words.axis, "tick", end="middle")
+    return drawing
+
+
+def _classes(selection: SelectionSummary) -> Figure:
+    words = WORDS[selection.task]
+    text = f"A feature may be kept for several {words.outputs}."
+    if selection.method != "paper":
+        text = f"Each feature counts for the {words.output} that it contributes most to."
+    models = [each.model for each in selection.per_model if each.n_selected]
+    columns = [
+        Column(words.output.capitalize(), words.output, text=True),
+        Column("Kept", "n_selected", 0),
+    ]
+    columns += [Column(model, model, 0) for model in models]
+    rows = [
+        [label, each.n_selected, *(each.per_model[model] for model in models)]
+        for label, each in selection.per_class.items()
+    ]
+    title = f"Features kept per {words.output}"
+    return Figure(
+        title=title,
+        text=text,
+        table=Table(f"features-by-{words.output}", title, columns, rows),
+        folded=len(rows) > 12 or len(models) > PANELS,
+    )

@@ -11,7 +11,6 @@ from oodzoo.core.errors import DiskError, InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.io import explaining_disk_errors, locked, read_json, require_schema, shown
 from oodzoo.store.class_embeddings import FILE, read_class_embeddings
-from oodzoo.store.contents import read_model, registered_models, require_store
 from oodzoo.store.documents import unsealed_bytes
 from oodzoo.store.files import (
     each,
@@ -21,7 +20,14 @@ from oodzoo.store.files import (
     remove_files,
     store_folder,
 )
-from oodzoo.store.index import ImageIndex, segment_file, segment_names
+from oodzoo.store.index import (
+    ImageIndex,
+    read_model,
+    registered_models,
+    require_store,
+    segment_file,
+    segment_names,
+)
 from oodzoo.store.manifest import Manifest, read_manifest
 from oodzoo.store.places import (
     CACHE,

@@ -17,17 +17,32 @@ from numpy.typing import NDArray
 from oodzoo.core.errors import InputError
 from oodzoo.core.html import html_table
 from oodzoo.core.io import shown
-from oodzoo.core.numbers import number, significant
-from oodzoo.core.text import count, one_line, short_name, some_of, typed, unknown
+from oodzoo.core.text import (
+    count,
+    number,
+    one_line,
+    short_name,
+    significant,
+    some_of,
+    typed,
+    unknown,
+)
 from oodzoo.data.listing import task_line
 from oodzoo.store.class_embeddings import ClassEmbeddings, read_class_embeddings
-from oodzoo.store.coverage import Coverage, Coverages, Places, gather_rows
+from oodzoo.store.documents import read_local
 from oodzoo.store.files import is_missing, is_remote, pulled
 from oodzoo.store.index import ImageIndex, has_lost_manifest
-from oodzoo.store.local import read_local
 from oodzoo.store.manifest import Manifest, StoredModel, read_manifest
 from oodzoo.store.places import MANIFEST, MODELS, mistaken_folder, repair_advice
-from oodzoo.store.shards import Shard, ShardFile, read_list
+from oodzoo.store.shards import (
+    Coverage,
+    Coverages,
+    Places,
+    Shard,
+    ShardFile,
+    gather_rows,
+    read_list,
+)
 from oodzoo.store.table import SampleTable, TableDomain, read_table, table_file
 from oodzoo.tasks import Task
 

@@ -22,9 +22,9 @@ from typing import NamedTuple, TypeVar
 from oodzoo.core import io as _io
 from oodzoo.core.errors import DiskError
 from oodzoo.core.remote.cache import cache_folder, cached_file, drop_cached, keep_copy
-from oodzoo.core.remote.failures import RemoteError
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import (
+    RemoteError,
     RemoteFile,
     create_file,
     find_file,

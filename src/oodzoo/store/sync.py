@@ -15,10 +15,9 @@ from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import Sample
-from oodzoo.data.sources.folder import list_images
-from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.store.contents import newest_table, old_tables, registered_models, require_store
+from oodzoo.data.sources.folder import UnlabelledImages, list_images
 from oodzoo.store.files import pulled, remove_files
+from oodzoo.store.index import newest_table, old_tables, registered_models, require_store
 from oodzoo.store.manifest import read_manifest
 from oodzoo.store.table import SampleTable, TableDomain
 from oodzoo.store.writer import StoreWriter, writing
@@ -81,8 +80,8 @@ def sync_store(
     Images may have been removed, moved, relabelled or added, and classes and domains renamed; an
     image is recognised by its content. No feature is computed: images without features are counted
     as `new` and left out until they are extracted. Features of removed images are kept until
-    :func:`oodzoo.store.prune.prune_store`. Domains without labels are kept unless they are given,
-    and proposed domains as long as the samples are the same.
+    :func:`oodzoo.store.maintenance.prune_store`. Domains without labels are kept unless they are
+    given, and proposed domains as long as the samples are the same.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from oodzoo.tasks import CLASSIFICATION, Task
 
 if TYPE_CHECKING:  # a store is read without decoding images
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.data.unlabelled import UnlabelledImages
+    from oodzoo.data.sources.folder import UnlabelledImages
 
 
 GIVEN = "domain"

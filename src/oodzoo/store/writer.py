@@ -32,19 +32,20 @@ from oodzoo.core.io import (
 )
 from oodzoo.core.text import count, typed
 from oodzoo.store import shards
-from oodzoo.store.contents import (
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.files import fetch_records, pull, push, store_folder, write_bytes, write_new
+from oodzoo.store.index import (
+    ImageIndex,
+    cut,
     newest_table,
     read_model,
     registered_models,
     require_store_or_empty,
+    segment_of,
 )
-from oodzoo.store.coverage import Coverage, Coverages
-from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import fetch_records, pull, push, store_folder, write_bytes, write_new
-from oodzoo.store.index import ImageIndex, cut, segment_of
 from oodzoo.store.manifest import IDENTITY, Manifest, ModelRecord, StoredModel, read_manifest
 from oodzoo.store.places import MANIFEST, model_folder, require_no_links
-from oodzoo.store.shards import Shard
+from oodzoo.store.shards import Coverage, Coverages, Shard
 from oodzoo.store.table import SampleTable, add_table, table_file, table_numbers
 
 DTYPES = ("float32", "float16")

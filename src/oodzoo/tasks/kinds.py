@@ -1,11 +1,11 @@
-"""The kinds of task, and labels of each kind as text."""
+"""The kinds of task: labels of each as text, words for its metrics, strata of samples."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,3 +118,166 @@ def require_kind(kind: str) -> Kind:
             return known
     hint = did_you_mean(kind, KINDS) or f"expected one of {', '.join(KINDS)}"
     raise InputError(f"unknown task {kind!r}; {hint}")
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of predictions.
+
+    Attributes
+    ----------
+    name : str
+        As in a sentence.
+    unit : str
+        " %", or nothing for the units of the labels.
+    digits : int or None
+        Decimals; None for three significant figures.
+    means : str
+        What it is, as a sentence; empty for what everybody knows.
+    short : str
+        Its name in narrow tables; the name if empty.
+    lowest : float
+        Charts show values below it at their edge.
+    """
+
+    name: str
+    unit: str = " %"
+    digits: int | None = 1
+    means: str = ""
+    short: str = ""
+    lowest: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """The name, capitalised."""
+        return self.name[:1].upper() + self.name[1:]
+
+    @property
+    def heading(self) -> str:
+        """What a column of it is called."""
+        return self.title + self.unit
+
+
+MEASURES = {
+    "accuracy": Measure("accuracy", short="acc."),
+    "balanced_accuracy": Measure("balanced accuracy"),
+    "calibration_error": Measure("calibration error"),
+    "explained_variance": Measure(
+        "explained variance",
+        means="Explained variance (R²) is the share of the variance of the labels of a domain that "
+        "is predicted: 100 % without errors, 0 % for the mean of the domain, negative for worse "
+        "predictions.",
+        short="R²",
+        lowest=-100.0,
+    ),
+    "absolute_error": Measure(
+        "absolute error",
+        unit="",
+        digits=None,
+        means="Absolute error is the mean distance from the labels, in their units.",
+    ),
+    "average_precision": Measure(
+        "average precision",
+        means="Average precision sorts the images by the prediction of a label: it is 100 % if "
+        "those with the label come first, and about their share for random predictions. It is "
+        "averaged over the labels.",
+        short="AP",
+    ),
+    "exact_match": Measure(
+        "exact match",
+        means="Exact match is the share of images of which all labels are predicted correctly.",
+    ),
+}
+"""By the names of :class:`oodzoo.tasks.Task`."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words for one kind of task.
+
+    Attributes
+    ----------
+    metric, second : Measure
+        The main and the second metric.
+    output, outputs : str
+        What a prediction consists of: one class, number or label, and several.
+    pooled : str
+        What a pool of heads averages.
+    quality : Measure
+        What heads and numbers of features are chosen by on left-out domains.
+    """
+
+    metric: Measure
+    second: Measure
+    output: str
+    outputs: str
+    pooled: str
+    quality: Measure
+
+    @property
+    def explained(self) -> str:
+        """What both metrics are, as sentences; empty for classes."""
+        return " ".join(filter(None, (self.metric.means, self.second.means)))
+
+
+WORDS: dict[Kind, Words] = {
+    "classification": Words(
+        MEASURES["accuracy"],
+        MEASURES["balanced_accuracy"],
+        "class",
+        "classes",
+        "the log-probabilities",
+        Measure("log-likelihood", unit="", digits=3),
+    ),
+    "regression": Words(
+        MEASURES["explained_variance"],
+        MEASURES["absolute_error"],
+        "output",
+        "outputs",
+        "the predictions",
+        Measure(
+            "negative squared error",
+            unit="",
+            digits=3,
+            means="The error is relative to the variance of the labels.",
+        ),
+    ),
+    "multilabel": Words(
+        MEASURES["average_precision"],
+        MEASURES["exact_match"],
+        "label",
+        "labels",
+        "the log-odds",
+        Measure("log-likelihood", unit="", digits=3),
+    ),
+}
+
+
+RANGES = 5
+"""Number of quantile ranges of a number to predict."""
+
+
+def strata(kind: Kind, labels: NDArray[Any]) -> NDArray[np.int64]:
+    """Number the stratum of each sample.
+
+    It is the class; the quantile range of the first number, equal numbers being in the same one;
+    or the rarest label that the sample has, so that rare labels are represented, the last stratum
+    being that of samples without labels.
+
+    Examples
+    --------
+    >>> strata("regression", np.array([[3.0], [1.0], [9.0], [2.0], [7.0]])).tolist()
+    [2, 0, 4, 1, 3]
+    >>> strata("multilabel", np.array([[1, 0], [1, 1], [1, 0], [0, 0]])).tolist()
+    [0, 1, 0, 2]
+    """
+    if kind == "classification":
+        return labels.astype(np.int64)
+    if kind == "regression":
+        first = labels[:, 0]
+        ends = np.quantile(first, np.arange(1, RANGES) / RANGES) if len(first) else first
+        return np.searchsorted(ends, first, side="left").astype(np.int64)
+    sizes = np.where(labels > 0.5, labels.sum(axis=0), np.inf)
+    rarest = sizes.argmin(axis=1)
+    found: NDArray[np.int64] = np.where(np.isinf(sizes.min(axis=1)), labels.shape[1], rarest)
+    return found

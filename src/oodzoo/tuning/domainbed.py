@@ -26,13 +26,18 @@ from numpy.typing import NDArray
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Stage
 from oodzoo.core.text import count
-from oodzoo.linear.heads.domainbed.protocol import folds, hyperparameters, require_search_space
-from oodzoo.linear.heads.domainbed.rules import Record, chosen, training_domain
+from oodzoo.linear.heads.domainbed.protocol import (
+    Record,
+    chosen,
+    folds,
+    hyperparameters,
+    require_search_space,
+    training_domain,
+)
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.tuning.erm import ErmKey, ErmRun, ErmRuns
 from oodzoo.tuning.network import import_torch
-from oodzoo.tuning.problem import Problem
-from oodzoo.tuning.settings import RULES
+from oodzoo.tuning.problem import RULES, Problem
 from oodzoo.tuning.tuner import ModelTuner
 from oodzoo.zoo.model import Trainable
 
@@ -163,7 +168,7 @@ class ErmTuner(ModelTuner):
         Returns
         -------
         list of Record
-            One for each run and checkpoint; :func:`oodzoo.linear.heads.domainbed.rules.chosen`
+            One for each run and checkpoint; :func:`oodzoo.linear.heads.domainbed.protocol.chosen`
             selects from them by any rule.
         """
         names = self.problem.domains
@@ -298,8 +303,8 @@ def erm_sweep(
     Returns
     -------
     list of Record
-        One for each run and checkpoint; :func:`oodzoo.linear.heads.domainbed.rules.chosen` selects
-        from them by any rule.
+        One for each run and checkpoint; :func:`oodzoo.linear.heads.domainbed.protocol.chosen`
+        selects from them by any rule.
     """
     settings = ErmSettings(draws=draws, steps=steps, search_space=search_space, seed=seed)
     tuner = ErmTuner(load, problem, settings, device=device, folder=folder, stage=stage)

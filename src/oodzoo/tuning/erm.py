@@ -22,21 +22,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.core.backend import default_batch_size
 from oodzoo.linear.heads.domainbed.protocol import (
     CHECKPOINT_EVERY,
     Hyperparameters,
+    Record,
     hyperparameters,
     seed_hash,
 )
-from oodzoo.linear.heads.domainbed.rules import Record
-from oodzoo.tuning.augmentation import augmented
-from oodzoo.tuning.images import prefetched
-from oodzoo.tuning.kept import Facts, FinishedRuns, Tensors
-from oodzoo.tuning.memory import find_batch_size
+from oodzoo.tuning.averages import Facts, FinishedRuns, Tensors
+from oodzoo.tuning.images import augmented, prefetched
 from oodzoo.tuning.network import Network, Weights
 from oodzoo.tuning.problem import Problem, Rows
-from oodzoo.tuning.training import Events
-from oodzoo.zoo.device import default_batch_size
+from oodzoo.tuning.training import Events, find_batch_size
 
 Tensor = Any  # torch.Tensor; torch is imported when a network is
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.core.backend import default_batch_size
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.domainbed.protocol import seed_hash
 from oodzoo.linear.heads.kinds import fit_head_of
-from oodzoo.tuning.averages import mixed
+from oodzoo.tuning.averages import Facts, FinishedRuns, Tensors, mixed
 from oodzoo.tuning.choice import CANDIDATES, Candidate
-from oodzoo.tuning.kept import Facts, FinishedRuns, Tensors
 from oodzoo.tuning.network import (
     Network,
     Weights,
@@ -23,10 +23,8 @@ from oodzoo.tuning.network import (
     head_weights,
     merge_adapters,
 )
-from oodzoo.tuning.problem import Problem, Rows
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import Problem, Rows, TuneSettings
 from oodzoo.tuning.training import Events, Training
-from oodzoo.zoo.device import default_batch_size
 
 Outputs = dict[str, NDArray[Any]]
 """Outputs by domain (:mod:`oodzoo.linear.heads.outputs`): (candidates, n, C), or (n, C) of one of

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.core.backend import resolve_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Stage
 from oodzoo.core.io import json_bytes
@@ -24,11 +25,9 @@ from oodzoo.core.text import count
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.tuning.choice import CANDIDATES, Choice, choose
 from oodzoo.tuning.network import Network, import_torch
-from oodzoo.tuning.problem import Problem
+from oodzoo.tuning.problem import Problem, TuneSettings
 from oodzoo.tuning.runs import Key, Outputs, Run, Runs
-from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.training import Events
-from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.torch_model import weights_digest
 

@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.core.errors import InputError, MissingPackageError
-from oodzoo.core.packages import optional_package
+from oodzoo.core.packages import import_torchvision, optional_package, torchvision_installed
 from oodzoo.core.text import count, one_line
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Geometry, Interpolation, Preprocessing, square
+from oodzoo.zoo.prompts import TextTower
 from oodzoo.zoo.sources import path_of, require_not_here, weight_files
-from oodzoo.zoo.spec import ModelSpec, local_path
-from oodzoo.zoo.text_tower import TextTower
+from oodzoo.zoo.spec import ModelSpec, has_wildcard, local_path
 from oodzoo.zoo.torch_model import (
     Built,
     Forward,
@@ -45,7 +45,6 @@ from oodzoo.zoo.torch_model import (
     scaled,
 )
 from oodzoo.zoo.torch_source import TorchSource, build_empty, repeatable
-from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 from oodzoo.zoo.weights import (
     Measured,
     Weights,
@@ -54,7 +53,6 @@ from oodzoo.zoo.weights import (
     is_offline,
     local_weights,
 )
-from oodzoo.zoo.wildcards import has_wildcard
 
 _FILES = (
     "model.safetensors",

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from oodzoo.core.errors import InputError
-from oodzoo.zoo.layers_pooling import POOLINGS, Pooling
+from oodzoo.zoo.model_spec import POOLINGS, Pooling
 from oodzoo.zoo.spec import ModelSpec, local_path
 
 ALL = "all"

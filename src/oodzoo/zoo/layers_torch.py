@@ -11,7 +11,7 @@ from typing import Any
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import did_you_mean
-from oodzoo.zoo.layers_pooling import Pool, Pooling, choose_pool
+from oodzoo.zoo.model_spec import Pool, Pooling, choose_pool
 
 Module = Any  # torch.nn.Module; torch is imported only when a model needs it
 Tensor = Any  # torch.Tensor

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
-from oodzoo.zoo.layers_pooling import Pooling
+from oodzoo.zoo.model_spec import Pooling
 from oodzoo.zoo.preprocessing import Preprocessing
 
 Module = Any  # torch.nn.Module; torch is imported only when a model needs it

@@ -1,14 +1,148 @@
-"""The specification of one model."""
+"""The specification of one model, and the pooling of its layer to one vector per image."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from oodzoo.zoo.layers_pooling import Pooling
+from oodzoo.core.errors import InputError
+
+Pooling = Literal["cls", "mean", "both"]
+POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "both")
+
+_MOST_PREFIX_TOKENS = 16
+"""Most class and register tokens before the tokens of an image."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """How the output of a layer is made (n, d).
+
+    Attributes
+    ----------
+    layout : str
+        `vector` (n, d), `map` (n, d, height, width), `map_last` (n, height, width, d) or `tokens`
+        (n, t, d).
+    pooling : str, optional
+        `mean`, `cls` or `both`; None for a vector.
+    prefix : int
+        Number of class and register tokens, which come first and are not part of a mean.
+    """
+
+    layout: Literal["vector", "map", "map_last", "tokens"]
+    pooling: Pooling | None
+    prefix: int = 0
+
+    def __call__(self, tensor: Any) -> Any:
+        """Pool a torch tensor to float32; the result shares no memory with it."""
+        import torch
+
+        if self.layout == "vector":
+            return tensor.to(torch.float32, copy=True)
+        if self.layout != "tokens":
+            axes = (2, 3) if self.layout == "map" else (1, 2)
+            return tensor.mean(axes, dtype=torch.float32)
+        parts = []
+        if self.pooling in ("cls", "both"):
+            parts.append(tensor[:, 0].to(torch.float32, copy=True))
+        if self.pooling in ("mean", "both"):
+            parts.append(tensor[:, self.prefix :].mean(1, dtype=torch.float32))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+
+
+def choose_pool(
+    shape: Sequence[int],
+    n: int,
+    crop: tuple[int, int],
+    pooling: Pooling | None,
+    *,
+    class_token: bool | None = None,
+) -> Pool:
+    """Choose how the output of a layer for `n` images of the size `crop` is pooled.
+
+    The two sides of a feature map are those in the proportions of the image. Tokens have a class
+    token if they form no grid in these proportions, but do without the first few.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    n : int
+    crop : tuple of int
+        Height and width of the images.
+    pooling : str, optional
+        By default the class token if there is one, else the mean.
+    class_token : bool, optional
+        Whether the network has a class token, if that is known.
+
+    Raises
+    ------
+    InputError
+        If the output cannot be pooled so; the message continues "layer 'x' …".
+
+    Examples
+    --------
+    >>> choose_pool((2, 64, 7, 7), 2, (224, 224), None)
+    Pool(layout='map', pooling='mean', prefix=0)
+    >>> choose_pool((2, 197, 384), 2, (224, 224), None)
+    Pool(layout='tokens', pooling='cls', prefix=1)
+    """
+    if pooling not in (None, *POOLINGS):
+        raise InputError(f"has the unknown pooling {pooling!r}; use {', '.join(POOLINGS)}")
+    described = f"gives an output of shape {tuple(shape)} for {n} images"
+    if len(shape) not in (2, 3, 4) or shape[0] != n or 0 in shape:
+        raise InputError(
+            f"{described}; expected (n, d), (n, d, height, width) or (n, tokens, d): "
+            "choose another layer"
+        )
+    if len(shape) == 2:
+        if pooling is not None:
+            raise InputError(f"{described}, which needs no pooling; remove ':{pooling}'")
+        return Pool("vector", None)
+    if len(shape) == 4:
+        if pooling not in (None, "mean"):
+            raise InputError(
+                f"{described}, a feature map without a class token; use ':mean' instead of "
+                f"':{pooling}'"
+            )
+        last = not _is_grid(shape[2], shape[3], crop) and _is_grid(shape[1], shape[2], crop)
+        return Pool("map_last" if last else "map", "mean")
+    prefix = prefix_tokens(shape[1], crop)
+    has_class_token = prefix > 0 and class_token is not False
+    if not has_class_token and pooling not in (None, "mean"):
+        raise InputError(
+            f"{described}, tokens without a class token; use ':mean' instead of ':{pooling}'"
+        )
+    return Pool("tokens", pooling or ("cls" if has_class_token else "mean"), prefix)
+
+
+def prefix_tokens(n_tokens: int, crop: tuple[int, int]) -> int:
+    """Count the tokens that come before a grid in the proportions of an image; 0 if none fits.
+
+    Examples
+    --------
+    >>> [prefix_tokens(n, (224, 224)) for n in (196, 197, 201, 50)]
+    [0, 1, 5, 1]
+    """
+    for prefix in range(min(_MOST_PREFIX_TOKENS, n_tokens - 1) + 1):
+        rest = n_tokens - prefix
+        height = round(math.sqrt(rest * crop[0] / crop[1]))
+        for side in (height - 1, height, height + 1):
+            if side > 0 and rest % side == 0 and _is_grid(side, rest // side, crop):
+                return prefix
+    return 0
+
+
+def _is_grid(height: int, width: int, crop: tuple[int, int]) -> bool:
+    """Whether two sides have the proportions of an image, up to rounding."""
+    if crop[0] == crop[1]:
+        return height == width
+    return abs(height * crop[1] - width * crop[0]) < max(crop)
+
 
 Triple = tuple[float, float, float]
 

@@ -20,8 +20,17 @@ from numpy.typing import NDArray
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import file_digest
 from oodzoo.core.text import one_line
-from oodzoo.zoo.layers_onnx import FLOATS, Graph, cut_tensors, read_graph, with_outputs, with_pooled
-from oodzoo.zoo.layers_pooling import Pool, choose_pool
+from oodzoo.zoo.layers_onnx import (
+    FLOATS,
+    Graph,
+    cut_tensors,
+    fields,
+    read_graph,
+    values,
+    varints,
+    with_outputs,
+    with_pooled,
+)
 from oodzoo.zoo.model import (
     Collected,
     Model,
@@ -33,8 +42,8 @@ from oodzoo.zoo.model import (
     Pixels,
     Trainable,
 )
+from oodzoo.zoo.model_spec import Pool, choose_pool
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
-from oodzoo.zoo.protobuf import fields, values, varints
 from oodzoo.zoo.sources import ModelSource
 from oodzoo.zoo.spec import ModelSpec, read_geometry, verified_file
 from oodzoo.zoo.weights import Measured, Weights

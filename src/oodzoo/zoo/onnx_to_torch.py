@@ -1,6 +1,6 @@
 """ONNX files as PyTorch modules, through onnx2torch.
 
-The graph is folded first (:mod:`oodzoo.zoo.onnx_folding`). Every node has a name of its own, so
+The graph is folded first (:mod:`oodzoo.zoo.onnx_graph`). Every node has a name of its own, so
 that each weight of the module is known by the node and the initializer that it comes from. Trained
 weights are written back into that graph.
 """
@@ -20,16 +20,14 @@ from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import write_tidily
-from oodzoo.core.packages import optional_package
+from oodzoo.core.packages import import_torchvision, optional_package
 from oodzoo.core.text import one_line
 from oodzoo.zoo.model import Module, Trainable
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.onnx import open_session, output_names
-from oodzoo.zoo.onnx_folding import folded_graph, value_info
-from oodzoo.zoo.onnx_graph import Proto
+from oodzoo.zoo.onnx_graph import Proto, folded_graph, value_info
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.spec import verified_file
-from oodzoo.zoo.torchvision_import import import_torchvision
 
 Tensor = Any  # torch.Tensor; torch is imported when a file is converted
 

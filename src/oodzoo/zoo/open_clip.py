@@ -18,12 +18,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.packages import optional_package
+from oodzoo.core.packages import import_torchvision, optional_package
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
+from oodzoo.zoo.prompts import TextTower
 from oodzoo.zoo.sources import local_dir, path_of, weight_files
 from oodzoo.zoo.spec import ModelSpec, local_path, verified_file
-from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
     Built,
     Module,
@@ -41,7 +41,6 @@ from oodzoo.zoo.torch_source import (
     remembered,
     repeatable,
 )
-from oodzoo.zoo.torchvision_import import import_torchvision
 from oodzoo.zoo.weights import Measured, Weights, hub_card, hub_weights, local_weights
 
 _EXTRA = "open-clip"

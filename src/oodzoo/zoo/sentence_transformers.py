@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.packages import optional_package
+from oodzoo.core.packages import import_torchvision, optional_package, torchvision_installed
 from oodzoo.core.text import one_line
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
@@ -35,7 +35,6 @@ from oodzoo.zoo.torch_model import (
     weights_digest,
 )
 from oodzoo.zoo.torch_model import cast as cast_weights
-from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 from oodzoo.zoo.weights import Weights, hub_card, hub_weights, local_weights
 
 _EXTRA = _OWNER = "sentence-transformers"

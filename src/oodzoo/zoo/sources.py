@@ -19,7 +19,7 @@ from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.zoo.model import Model, Module, Trainable
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.preprocessing import Preprocessing
-from oodzoo.zoo.text_tower import TextTower
+from oodzoo.zoo.prompts import TextTower
 from oodzoo.zoo.weights import Measured, Weights
 
 GROUP = "oodzoo.sources"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.packages import optional_package
+from oodzoo.core.packages import import_torchvision, optional_package
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.sources import local_dir, weight_files
@@ -33,7 +33,6 @@ from oodzoo.zoo.torch_source import (
     remembered,
     repeatable,
 )
-from oodzoo.zoo.torchvision_import import import_torchvision
 from oodzoo.zoo.weights import (
     Measured,
     Weights,

@@ -16,9 +16,9 @@ import numpy as np
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, did_you_mean, one_line
 from oodzoo.core.threads import thread_seconds
-from oodzoo.zoo.layers_pooling import Pooling
 from oodzoo.zoo.layers_torch import Tap, find_taps, run_tapped
 from oodzoo.zoo.model import Collected, ModelInfo, Network, NetworkModel, Outputs, Pixels
+from oodzoo.zoo.model_spec import Pooling
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.spec import ModelSpec
 

@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.packages import optional_package
+from oodzoo.core.packages import import_torchvision, optional_package
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.sources import path_of
 from oodzoo.zoo.spec import ModelSpec, verified_file
@@ -39,7 +39,6 @@ from oodzoo.zoo.torch_source import (
     remembered,
     repeatable,
 )
-from oodzoo.zoo.torchvision_import import import_torchvision
 from oodzoo.zoo.weights import Measured, Weights, url_weights
 
 _MEBIBYTE = 2**20

@@ -26,23 +26,20 @@ from scipy.special import logsumexp
 
 from oodzoo.combining.evaluation.choice import Predicted
 from oodzoo.combining.evaluation.folds import interval_of
-from oodzoo.combining.evaluation.recommended import FINE_TUNED, Recommended
 from oodzoo.combining.evaluation.result import Evaluation, estimate_of
 from oodzoo.combining.evaluation.rows import Gain, Row, TunedFacts, Tuning
 from oodzoo.combining.evaluation.scoring import diagnose_predicted, score_predicted, trial_rows
-from oodzoo.combining.verdict import is_better
+from oodzoo.combining.verdict import FINE_TUNED, Recommended, is_better
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Stage
 from oodzoo.core.io import locked
 from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.cache import Arrays
-from oodzoo.extraction.members import find_spec
-from oodzoo.extraction.source import FeatureSource, StoreSource
+from oodzoo.extraction.config import find_spec
+from oodzoo.extraction.source import Arrays, FeatureSource, StoreSource
 from oodzoo.store.places import CACHE, require_no_links
 from oodzoo.tuning.choice import metric, str_of
-from oodzoo.tuning.problem import opened
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import TuneSettings, opened
 from oodzoo.tuning.tuner import Tuner
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.preprocessing import Preprocessing

@@ -1,4 +1,4 @@
-"""What is chosen for a test domain, without using it, and how accurate it is there.
+"""What is chosen for a test domain, without using it, and its accuracy; as tasks with a cache.
 
 So is what would be recommended with less time per image: it is decided again within the limit, on
 the training domains only, from the predictions that are there.
@@ -10,17 +10,23 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from oodzoo.combining.decision import Decision, Way, decide, decide_within, first_within
-from oodzoo.combining.evaluation.choice import choose
-from oodzoo.combining.evaluation.diagnosis import sample_paths
-from oodzoo.combining.evaluation.folds import WITH_TARGET, Fold, kept_fold
-from oodzoo.combining.evaluation.learning_curve import metric_of_all, percent
+from oodzoo.combining.evaluation.advice import sample_paths
+from oodzoo.combining.evaluation.choice import TrainingView, choose
+from oodzoo.combining.evaluation.folds import WITH_TARGET, Fold, Settings, kept_fold
+from oodzoo.combining.evaluation.learning_curve import (
+    Part,
+    metric_of_all,
+    metrics_of,
+    metrics_without_one,
+    percent,
+)
 from oodzoo.combining.evaluation.scoring import (
     cell_with_target,
     diagnose_choice,
@@ -28,15 +34,15 @@ from oodzoo.combining.evaluation.scoring import (
     score_choice,
     trial_rows,
 )
-from oodzoo.combining.evaluation.settings import Settings
-from oodzoo.combining.evaluation.training import TrainingView
-from oodzoo.combining.heads import Heads
-from oodzoo.core.events import Log
+from oodzoo.combining.pool import Heads, predict_with_heads
+from oodzoo.combining.work import StoreJob, compute_device, describe_store, open_source, run_all
+from oodzoo.combining.work import missing_here as missing_store
+from oodzoo.core.events import Log, Progress
+from oodzoo.extraction.engines.task import Engine, Work, Worker
 from oodzoo.extraction.source import FeatureSource, groups_of, total_cost
-from oodzoo.ranking.constraints import Limits
+from oodzoo.ranking.constraints import Limits, choose_top_k
 from oodzoo.ranking.ranker import orders_for_test_domains, rank, rank_for_test_domains
 from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.top_k import choose_top_k
 
 SHARES = (1 / 2, 1 / 10)
 """Of the time per image of what is recommended."""
@@ -311,3 +317,89 @@ class Judge:
             limits=settings.limits,
             device=self._device,
         )
+
+
+class _Job(msgspec.Struct, frozen=True):
+    source: StoreJob
+    settings: Settings
+
+
+class FoldTask(msgspec.Struct, frozen=True, tag="fold"):
+    """Judge a test domain, and what would be recommended for it in less time per image."""
+
+    test: str
+    budgets: list[float]
+
+    def __str__(self) -> str:
+        return f"the result for the test domain {self.test!r}"
+
+
+class CurveTask(msgspec.Struct, frozen=True, tag="curve"):
+    """Train heads on a part of the images."""
+
+    part: Part
+
+    def __str__(self) -> str:
+        return f"the learning curve of {self.part.model!r}"
+
+
+class FewerTask(msgspec.Struct, frozen=True, tag="fewer"):
+    """Train heads on fewer domains."""
+
+    model: str
+    settings: dict[str, int]
+
+    def __str__(self) -> str:
+        return f"the heads of {self.model!r} on fewer domains"
+
+
+Task = FoldTask | CurveTask | FewerTask
+
+
+def compute_tasks(
+    source: FeatureSource,
+    settings: Settings,
+    tasks: Sequence[Task],
+    engine: Engine,
+    progress: Progress,
+) -> None:
+    """Run tasks on an engine; the heads are already in the store."""
+    job = _Job(describe_store(source, engine), settings)
+    work = Work(f"{__name__}:run_task", msgspec.json.encode(job), check=f"{__name__}:missing_here")
+    named = [(str(task), msgspec.json.encode(task)) for task in tasks]
+    run_all(work, named, engine, progress)
+
+
+def missing_here(shared: bytes) -> list[str]:
+    """List what this machine lacks to compute on a store."""
+    return missing_store(msgspec.json.encode(msgspec.json.decode(shared, type=_Job).source))
+
+
+def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
+    """Run a task; of a test domain, return what is recommended without it."""
+    todo, device = msgspec.json.decode(task, type=Task), compute_device(worker)
+    if isinstance(todo, FoldTask):
+        judge = _judge(shared, device)
+        fold = judge.fold(todo.test)
+        for max_ms in todo.budgets:
+            judge.limited(todo.test, fold, max_ms)
+        return fold.recommended.encode()
+    source = _source(shared)
+    if isinstance(todo, CurveTask):
+        metrics_of(source, todo.part, device=device)
+    else:
+        metrics_without_one(source, todo.model, todo.settings, device=device)
+    return b""
+
+
+def _source(shared: bytes) -> FeatureSource:
+    return open_source(msgspec.json.encode(msgspec.json.decode(shared, type=_Job).source))
+
+
+@lru_cache(maxsize=1)
+def _judge(shared: bytes, device: str | None) -> Judge:
+    settings = msgspec.json.decode(shared, type=_Job).settings
+    source = _source(shared)
+    rankings = Rankings.of(source, settings, device)
+    heads = predict_with_heads(source, device=device)
+    return Judge(source, settings, heads, rankings, device)

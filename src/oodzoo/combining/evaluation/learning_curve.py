@@ -24,13 +24,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.evaluation.rows import mean_of
-from oodzoo.combining.heads import Heads
+from oodzoo.combining.pool import Heads
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, groups_of
-from oodzoo.linear.heads.groups import group_numbers
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
 from oodzoo.linear.heads.outputs import outputs_of
-from oodzoo.tasks.strata import strata
+from oodzoo.linear.heads.samples import group_numbers
+from oodzoo.tasks.kinds import strata
 
 SHARES = (1 / 8, 1 / 4, 1 / 2)
 """Shares of the training images, besides all of them."""

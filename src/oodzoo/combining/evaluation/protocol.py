@@ -1,14 +1,17 @@
-"""Leave-one-domain-out evaluation."""
+"""Leave-one-domain-out evaluation, and what would change its result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from oodzoo.combining.decision import Decision
+from oodzoo.combining.evaluation import advice
+from oodzoo.combining.evaluation.advice import Advice
 from oodzoo.combining.evaluation.fine_tuning import (
     Request,
     find_images,
@@ -16,11 +19,10 @@ from oodzoo.combining.evaluation.fine_tuning import (
     require_store,
     with_fine_tuned,
 )
-from oodzoo.combining.evaluation.folds import assemble
-from oodzoo.combining.evaluation.judge import Judge, Rankings
-from oodzoo.combining.evaluation.result import Evaluation
-from oodzoo.combining.evaluation.settings import (
+from oodzoo.combining.evaluation.folds import (
+    Fold,
     Settings,
+    assemble,
     limited_top_k,
     parse_peers,
     require_seed,
@@ -28,30 +30,150 @@ from oodzoo.combining.evaluation.settings import (
     require_usable,
     resolve_trials,
 )
-from oodzoo.combining.evaluation.what_if import WhatIf
-from oodzoo.combining.evaluation.work import compute_tasks
-from oodzoo.combining.heads import predict_with_heads
+from oodzoo.combining.evaluation.judge import (
+    CurveTask,
+    FewerTask,
+    FoldTask,
+    Judge,
+    Limited,
+    Rankings,
+    Task,
+    budgets_of,
+    compute_tasks,
+    milliseconds_of,
+)
+from oodzoo.combining.evaluation.learning_curve import (
+    FewerDomains,
+    LearningCurve,
+    learning_curve,
+    parts_of,
+    with_fewer_domains,
+)
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.rows import mean_of
+from oodzoo.combining.pool import Heads, predict_with_heads
+from oodzoo.combining.verdict import FINE_TUNED, TITLES, described
 from oodzoo.combining.work import compute_heads
-from oodzoo.core.backend import Array, backend
+from oodzoo.core.backend import Array, backend, require_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Progress, Stage, extent
 from oodzoo.core.text import count
 from oodzoo.extraction.engines.choice import array_device, open_engine
 from oodzoo.extraction.engines.task import Engine
-from oodzoo.extraction.source import Features, FeatureSource, as_source, total_cost
-from oodzoo.linear.heads.classes import require_classes_for, require_classes_to_tell_apart
-from oodzoo.linear.heads.domainbed.protocol import require_search_space
-from oodzoo.linear.heads.domainbed.rules import require_rule
+from oodzoo.extraction.source import Features, FeatureSource, StoreSource, as_source, total_cost
+from oodzoo.linear.heads.adaptive import MIN_IMAGES
+from oodzoo.linear.heads.domainbed.protocol import require_rule, require_search_space
 from oodzoo.linear.heads.domainbed.sweep import STEPS
 from oodzoo.linear.heads.linear import FOLDS
-from oodzoo.ranking.constraints import Constraints, restricted
+from oodzoo.linear.heads.samples import require_classes_for, require_classes_to_tell_apart
+from oodzoo.ranking.constraints import TOP_K, Constraints, TopK, parse_top_k, restricted
 from oodzoo.ranking.ranker import as_score, require_score_of_task
 from oodzoo.ranking.testbed.published import require_published
-from oodzoo.ranking.top_k import TOP_K, TopK, parse_top_k
 from oodzoo.tuning.network import import_torch
-from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.problem import TuneSettings
 from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.device import require_device
+
+
+class WhatIf:
+    """Measures what would change the result of an evaluation.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    settings : Settings
+    judge : Judge
+    heads : dict of str or None to Heads
+    final : Decision
+        What was decided on all domains.
+    device : str, optional
+    """
+
+    def __init__(
+        self,
+        source: FeatureSource,
+        settings: Settings,
+        judge: Judge,
+        heads: Mapping[str | None, Heads],
+        final: Decision,
+        device: str | None,
+    ) -> None:
+        self._source = source
+        self._judge = judge
+        self._heads = heads
+        self._final = final
+        self._device = device
+        self._tops = judge.top_models
+        self.budgets: list[float] = []
+        # the heads of other protocols would have to be trained again
+        if settings.protocol == "fast" and settings.trials == 1:
+            self.budgets = budgets_of(source, final.models(final.recommended))
+
+    @property
+    def tasks(self) -> list[Task]:
+        """All that is to be computed for it, with the test domains, as tasks of an engine."""
+        tests, tops = self._source.domains, self._tops
+        settings = {test: self._heads[test].alone[tops[test]].setting for test in tests}
+        return [
+            *(FoldTask(test, self.budgets) for test in tests),
+            *(CurveTask(part) for part in parts_of(self._source, tops)),
+            *(
+                FewerTask(model, {test: settings[test] for test in tests if tops[test] == model})
+                for model in dict.fromkeys(tops.values())
+            ),
+        ]
+
+    def add_to(self, result: Evaluation, folds: Mapping[str, Fold]) -> Evaluation:
+        """Add the learning curve and the advice to an evaluation."""
+        source, measured = self._source, (self._tops, self._heads)
+        curve = learning_curve(source, *measured, device=self._device)
+        fewer = with_fewer_domains(source, *measured, device=self._device)
+        found = [*_of_data(curve, fewer, result.metric), *_of_options(result, source)]
+        return replace(
+            result, learning_curve=curve, advice=(*found, *self._of_budgets(result, folds))
+        )
+
+    def _of_budgets(self, result: Evaluation, folds: Mapping[str, Fold]) -> list[Advice]:
+        best, found = result.recommended, []
+        now = milliseconds_of(self._source, best.models)
+        before: Limited | None = None
+        for max_ms in self.budgets:
+            each = self._judge.limited_final(self._final, max_ms)
+            time = milliseconds_of(self._source, each.models)
+            if now is None or time is None or time >= now or each == before:
+                continue
+            before = each
+            metrics = {
+                test: self._judge.limited(test, fold, max_ms).metric or 0.0
+                for test, fold in folds.items()
+            }
+            name = described(each.choice, each.models)
+            average, times = mean_of(metrics), now / time
+            found.append(
+                advice.on_budget(max_ms, name, average, best.average, times, result.metric)
+            )
+        return found
+
+
+def _of_data(curve: LearningCurve | None, fewer: FewerDomains, metric: str) -> list[Advice]:
+    found = [] if curve is None else [advice.on_images(curve)]
+    return [*found, advice.on_domains(fewer, metric)]
+
+
+def _of_options(result: Evaluation, source: FeatureSource) -> list[Advice]:
+    """What options of the evaluation found, or could find."""
+    found: list[Advice] = []
+    pool = result.with_target.get("pool")
+    enough = min(len(source.labels(domain)) for domain in source.domains) >= MIN_IMAGES
+    if pool is not None or (source.task.is_classification and enough):
+        average = None if pool is None else pool.average
+        found.append(advice.on_target(average, result.recommended.average))
+    if result.tuning is not None:
+        gain = result.tuning.gain
+        recommended = result.recommended.choice == FINE_TUNED
+        found.append(advice.on_tuning(gain, TITLES[gain.over], recommended=recommended))
+    elif isinstance(source, StoreSource):
+        found.append(advice.on_tuning(None))
+    return found
 
 
 def evaluate(

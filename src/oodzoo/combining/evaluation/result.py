@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from oodzoo.combining.evaluation.advice import Advice, most_useful
-from oodzoo.combining.evaluation.diagnosis import weak_points
+from oodzoo.combining.evaluation.advice import Advice, most_useful, weak_points
 from oodzoo.combining.evaluation.learning_curve import LearningCurve
-from oodzoo.combining.evaluation.recommended import (
+from oodzoo.combining.evaluation.rows import Aggregation, Row, Tuning, averaged, mean_of
+from oodzoo.combining.verdict import (
+    CHOICES,
     FINE_TUNED,
     TITLES,
+    Estimate,
     Recommended,
     achieves,
     chosen_otherwise,
     compared,
     described,
+    is_better,
     limits_as_options,
 )
-from oodzoo.combining.evaluation.rows import Aggregation, Row, Tuning, averaged, mean_of
-from oodzoo.combining.verdict import CHOICES, Estimate, is_better
 from oodzoo.core.io import structured
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import count, unknown
@@ -38,9 +39,8 @@ if TYPE_CHECKING:
 from collections.abc import Iterable
 
 from oodzoo.core.html import html_table
-from oodzoo.core.numbers import number
-from oodzoo.core.text import plain, text_table
-from oodzoo.tasks.words import WORDS
+from oodzoo.core.text import number, plain, text_table
+from oodzoo.tasks.kinds import WORDS
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
-from oodzoo.core.numbers import number
-from oodzoo.core.text import count, short_name, some_of
+from oodzoo.core.text import count, number, short_name, some_of
 from oodzoo.tasks import Kind
 from oodzoo.tasks.metrics import metric, second_metric
 

@@ -11,12 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.adaptation import pool_for_target
-from oodzoo.combining.evaluation.choice import Candidate, Choice, Predicted
-from oodzoo.combining.evaluation.diagnosis import diagnose
+from oodzoo.combining.evaluation.advice import diagnose
+from oodzoo.combining.evaluation.choice import (
+    Candidate,
+    Choice,
+    Oracle,
+    Predicted,
+    TrainedHead,
+    TrainingView,
+)
 from oodzoo.combining.evaluation.rows import Cell, Outputs, by_output, measures_of
-from oodzoo.combining.evaluation.training import Oracle, TrainedHead, TrainingView
-from oodzoo.combining.heads import Heads
-from oodzoo.combining.pool import Limits
+from oodzoo.combining.pool import Heads, Limits
 from oodzoo.combining.predictions import pool_columns
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, total_cost

@@ -5,13 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from oodzoo.core.events.listener import Events, Listener, Listeners, Log, Progress
-from oodzoo.core.events.notebook import NotebookProgress
-from oodzoo.core.events.stage import Stage, extent, or_notebook
+from oodzoo.core.events.listener import (
+    Events,
+    Listener,
+    Listeners,
+    Log,
+    NotebookProgress,
+    Progress,
+    Stage,
+    extent,
+    or_notebook,
+)
 
 if TYPE_CHECKING:
-    from oodzoo.core.events.log_file import LogFile
-    from oodzoo.core.events.tracking import MLflowListener, TensorBoardListener
+    from oodzoo.core.events.tracking import LogFile, MLflowListener, TensorBoardListener
 
 __all__ = [
     "Events",
@@ -30,7 +37,7 @@ __all__ = [
 
 # Imported when first used: most work has none of them, and `oodzoo --help` stays fast.
 _HOME = {
-    "LogFile": "oodzoo.core.events.log_file",
+    "LogFile": "oodzoo.core.events.tracking",
     "MLflowListener": "oodzoo.core.events.tracking",
     "TensorBoardListener": "oodzoo.core.events.tracking",
 }

@@ -22,8 +22,8 @@ from oodzoo.data.sources.folder import (
     list_folder,
     list_remote_folder,
 )
+from oodzoo.data.sources.table import has_text, list_texts
 from oodzoo.data.sources.targets import Targets, join_targets, read_targets
-from oodzoo.data.sources.texts import has_text, list_texts
 from oodzoo.tasks import Kind, Task
 
 _TARS = (".tar", ".tar.gz", ".tgz")

@@ -15,7 +15,14 @@ from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.data.files import ImageFile, LocalFile, ObjectImage
 from oodzoo.data.listing import Listing
-from oodzoo.data.sources.base import Options, require_no_root, require_used
+from oodzoo.data.sources.base import (
+    Options,
+    collect_roles,
+    list_labelled,
+    require_no_root,
+    require_used,
+    row_names,
+)
 from oodzoo.data.sources.columns import (
     find_columns,
     name_columns,
@@ -23,8 +30,7 @@ from oodzoo.data.sources.columns import (
     split_columns,
     used_columns,
 )
-from oodzoo.data.sources.labelled import collect_roles, list_labelled, row_names
-from oodzoo.data.sources.pixels import image_bytes
+from oodzoo.data.sources.containers import image_bytes
 from oodzoo.data.sources.rows import list_columns
 
 _ROLES = ("label", "domain", "group")

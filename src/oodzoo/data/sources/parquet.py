@@ -12,9 +12,9 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
 from oodzoo.core.remote.location import Url
 from oodzoo.core.text import one_line
-from oodzoo.data.files import Container, ParquetCell
+from oodzoo.data.files import MAX_GROUP_BYTES, Container, ParquetCell, is_empty
 from oodzoo.data.listing import Listing
-from oodzoo.data.row_groups import MAX_GROUP_BYTES, is_empty
+from oodzoo.data.sources.base import list_roles
 from oodzoo.data.sources.columns import (
     ONE_DOMAIN,
     find_columns,
@@ -23,7 +23,6 @@ from oodzoo.data.sources.columns import (
     used_columns,
 )
 from oodzoo.data.sources.containers import find_containers, read_each
-from oodzoo.data.sources.labelled import list_roles
 from oodzoo.data.sources.rows import common_folder, list_columns
 from oodzoo.tasks import Kind
 

@@ -16,10 +16,10 @@ from oodzoo.core.remote.location import Url
 from oodzoo.core.text import one_line
 from oodzoo.data.files import Container, FilePart, ImageFile
 from oodzoo.data.listing import SUFFIXES, Listing
+from oodzoo.data.sources.base import list_roles
 from oodzoo.data.sources.columns import name_columns
 from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.folder import list_by_path
-from oodzoo.data.sources.labelled import list_roles
 from oodzoo.tasks import Kind
 
 _ROLES = ("image", "label", "domain", "group")

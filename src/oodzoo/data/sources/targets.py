@@ -23,8 +23,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 from oodzoo.data.sources.columns import as_names, is_missing
 from oodzoo.tasks import CLASSIFICATION, Kind, Labels, Task
-from oodzoo.tasks.arrays import require_variation
-from oodzoo.tasks.texts import kind_of_numbers, kind_of_texts, split_labels
+from oodzoo.tasks.arrays import kind_of_numbers, kind_of_texts, require_variation, split_labels
 
 _FLAGS = {"true": 1.0, "false": 0.0}
 _MOSTLY = 0.9

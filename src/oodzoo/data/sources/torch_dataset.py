@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from oodzoo.core.errors import InputError
 from oodzoo.data.files import ImageFile, LocalFile
 from oodzoo.data.listing import SUFFIXES, Listing
-from oodzoo.data.sources.base import Options, require_used
+from oodzoo.data.sources.arrays import name_classes, read_items
+from oodzoo.data.sources.base import Options, as_list, list_labelled, require_used, row_names
 from oodzoo.data.sources.columns import find_columns, read_metadata, split_columns, used_columns
-from oodzoo.data.sources.items import name_classes, read_items
-from oodzoo.data.sources.labelled import as_list, list_labelled, row_names
 
 
 def list_torch_dataset(dataset: Any, options: Options) -> Listing:
@@ -24,7 +23,7 @@ def list_torch_dataset(dataset: Any, options: Options) -> Listing:
     - torchvision's `ImageFolder` and others with `samples` or `imgs` of `(path, class)`, and
       `Subset` and `ConcatDataset` of them: the files are read as they are; transforms of images
       are ignored.
-    - Any other data set of map style: see :func:`oodzoo.data.sources.items.read_items`.
+    - Any other data set of map style: see :func:`oodzoo.data.sources.arrays.read_items`.
     - DomainBed's, with a data set for each environment: the domains are the folders of these, or
       else the names of the environments.
 

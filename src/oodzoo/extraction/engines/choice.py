@@ -119,6 +119,6 @@ def open_engine(
     if len(devices) == 1:
         yield None
         return
-    from oodzoo.extraction.engines.processes import Processes
+    from oodzoo.extraction.engines.task import Processes
 
     yield Processes(devices)

@@ -21,12 +21,17 @@ from scipy.special import expit, logsumexp, softmax
 
 from oodzoo.core.threads import blas_threads
 from oodzoo.extraction.columns import Samples
-from oodzoo.linear.heads.classes import require_two_classes
-from oodzoo.linear.heads.groups import Groups, group_numbers, grouped_folds
-from oodzoo.linear.heads.left_out import call_for_sets
 from oodzoo.linear.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
-from oodzoo.linear.heads.paths import C_GRID, PATH_TOLERANCE, check_Cs
-from oodzoo.linear.heads.samples import check_samples, mean_and_std, standardised
+from oodzoo.linear.heads.paths import C_GRID, PATH_TOLERANCE, call_for_sets, check_Cs
+from oodzoo.linear.heads.samples import (
+    Groups,
+    check_samples,
+    group_numbers,
+    grouped_folds,
+    mean_and_std,
+    require_two_classes,
+    standardised,
+)
 from oodzoo.tasks import Kind
 
 TOLERANCE = 1e-4

@@ -31,11 +31,14 @@ from oodzoo.core.backend import Array, Backend, backend, backend_of, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.threads import blas_threads
 from oodzoo.extraction.columns import Samples
-from oodzoo.linear.heads.classes import require_two_classes
-from oodzoo.linear.heads.left_out import Split, SplitOutputs, call_for_sets, left_out_masks
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.paths import one_hot
-from oodzoo.linear.heads.samples import check_samples, mean_and_std, standardised
+from oodzoo.linear.heads.paths import Split, SplitOutputs, call_for_sets, left_out_masks, one_hot
+from oodzoo.linear.heads.samples import (
+    check_samples,
+    mean_and_std,
+    require_two_classes,
+    standardised,
+)
 
 RIDGES = tuple(10.0**power for power in range(-3, 3))
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0)

@@ -1,15 +1,22 @@
-"""Checks and standardisation of the samples that heads are fitted to."""
+"""Samples that heads are fitted to: checks, standardisation, label variation, groups kept whole."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from array_api_compat import device
+from numpy.typing import NDArray
 
 from oodzoo.core.backend import Array, backend_of
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Samples
+from oodzoo.extraction.source import FeatureSource
 from oodzoo.linear.moments import require_size
+from oodzoo.tasks import Task
+from oodzoo.tasks.arrays import Labels, require_variation
 
 _ROWS = 4096
 _CONSTANT = 8 * np.finfo(np.float64).eps
@@ -77,3 +84,77 @@ def standardised(features: Array, mean: Array, std: Array, dtype: str = "float32
     for top in range(0, len(features), _ROWS):
         result[top : top + _ROWS, :] = (features[top : top + _ROWS] - mean) * scale
     return result
+
+
+def require_two_classes(labels: NDArray[np.int64], classes: Sequence[Any] | None = None) -> None:
+    """Raise an InputError if all labels, positions in `classes`, are the same."""
+    if len(labels) and (labels == labels[0]).all():
+        only = labels[0].item() if classes is None else classes[labels[0]]
+        raise InputError(
+            f"all labels are of one class, {only!r} ({count(len(labels), 'sample')}); at least two "
+            "classes are needed"
+        )
+
+
+def require_classes_for(task: Task, what: str) -> None:
+    """Raise an InputError if what is asked for needs classes, and the task is of another kind."""
+    if not task.is_classification:
+        raise InputError(f"{what} needs classes, but the task is {task.kind!r}; leave it out")
+
+
+def require_classes_to_tell_apart(
+    source: FeatureSource, domains: Sequence[str] | None = None
+) -> None:
+    """Raise an InputError if the labels of some domains, or of all, do not vary."""
+    labels = [source.labels(domain) for domain in (source.domains if domains is None else domains)]
+    if labels:
+        require_variation(Labels(source.task, source.classes, np.concatenate(labels)))
+
+
+Groups = Sequence[object | None]
+"""The group of each sample; None for a sample without one."""
+
+
+def group_numbers(groups: Groups | None, n: int) -> NDArray[np.int64] | None:
+    """Number the groups of n samples in order of appearance; None if no sample has a group.
+
+    A sample without a group is a group of its own.
+
+    Examples
+    --------
+    >>> group_numbers(["b", None, "a", "b", None], 5).tolist()
+    [0, 1, 2, 0, 3]
+    """
+    if groups is None:
+        return None
+    if len(groups) != n:
+        raise InputError(f"{count(n, 'sample')}, but groups of {len(groups)}; give one per sample")
+    if all(group is None for group in groups):
+        return None
+    numbers: dict[object, int] = {}
+    keys = ((row, None) if group is None else group for row, group in enumerate(groups))
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+def grouped_folds(
+    labels: NDArray[np.int64], numbers: NDArray[np.int64], n_folds: int
+) -> NDArray[np.int64]:
+    """Assign numbered groups to folds with about equal shares of each class.
+
+    The largest group comes first. Each goes to the fold that has the fewest samples of its classes,
+    relative to the size of each class; of equal folds, to the smallest. With fewer groups than
+    folds, some folds stay empty.
+    """
+    _, classes = np.unique(labels, return_inverse=True)
+    table = np.zeros((int(numbers.max()) + 1, int(classes.max()) + 1))
+    np.add.at(table, (numbers, classes), 1)
+    shares = table / table.sum(axis=0)
+    filled, sizes = np.zeros((n_folds, shares.shape[1])), np.zeros(n_folds)
+    folds = np.empty(len(table), np.int64)
+    for group in np.argsort(-table.sum(axis=1), kind="stable"):
+        overlap = np.round(filled @ shares[group], 12)
+        fold = np.lexsort((sizes, overlap))[0]
+        folds[group] = fold
+        filled[fold] += shares[group]
+        sizes[fold] += table[group].sum()
+    return folds[numbers]

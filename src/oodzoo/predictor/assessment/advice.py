@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from oodzoo.core.numbers import number
-from oodzoo.core.text import count, did_you_mean
+from oodzoo.core.text import count, did_you_mean, number
 from oodzoo.predictor.assessment.result import TestResult
 from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
 

@@ -11,16 +11,14 @@ import msgspec
 
 from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
-from oodzoo.core.numbers import number, significant, span
-from oodzoo.core.text import count
+from oodzoo.core.text import count, number, significant, span
 from oodzoo.data.files import ImageFile
 from oodzoo.predictor.parts import Provenance
 from oodzoo.tasks import Kind, Task, require_kind
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, ClassFigures, Mistake
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, ClassFigures, Mistake, Reliability
 from oodzoo.tasks.diagnosis.labels import LabelDiagnosis
 from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis
-from oodzoo.tasks.diagnosis.reliability import Reliability
-from oodzoo.tasks.words import WORDS, Measure
+from oodzoo.tasks.kinds import WORDS, Measure
 
 Verdict = Literal["within", "below", "above", "trained on"]
 

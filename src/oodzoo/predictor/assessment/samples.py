@@ -19,12 +19,11 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile, TextFile, modality_of
 from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.proposals import is_request, propose_for
-from oodzoo.data.sources.base import Options, require_each, require_used
+from oodzoo.data.sources.base import Options, collect_roles, require_each, require_used, row_names
 from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.columns import ONE_DOMAIN, as_names
-from oodzoo.data.sources.labelled import collect_roles, row_names
 from oodzoo.data.sources.targets import Targets, read_targets
-from oodzoo.extraction.feature_files import read_feature_files
+from oodzoo.extraction.importing import read_feature_files
 from oodzoo.predictor import Predictor
 from oodzoo.predictor.inputs import checked_features
 from oodzoo.tasks import Task

@@ -18,14 +18,14 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
 from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.sampling import strata_of, stratified_sample
-from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.extraction.config import Extraction, ExtractionConfig
+from oodzoo.data.listing import strata_of, stratified_sample
+from oodzoo.data.sources.folder import UnlabelledImages
+from oodzoo.extraction.config import Extraction, ExtractionConfig, Zoo
 from oodzoo.extraction.engines.choice import open_engine
 from oodzoo.extraction.engines.task import Engine
-from oodzoo.extraction.extract import Unlabelled, open_unlabelled, require_usable
+from oodzoo.extraction.extract import Unlabelled, open_unlabelled
+from oodzoo.extraction.extract import _require_usable_store as require_usable
 from oodzoo.extraction.extractor import Extractor
-from oodzoo.extraction.members import Zoo
 from oodzoo.ranking.racing.policy import (
     SHARE,
     Costs,

@@ -11,13 +11,14 @@ from oodzoo.linear.moments import Moments
 from oodzoo.ranking.scores.inputs import labelled_features, positive
 from oodzoo.ranking.scores.registry import score
 from oodzoo.ranking.scores.statistics import (
+    Shards,
+    Stream,
     centre,
     class_means,
     nonzero_eigh,
     one_hot,
     principal_components,
 )
-from oodzoo.ranking.scores.stream import Shards, Stream
 
 _COMPONENTS = 64
 _FLOOR = 1e-4

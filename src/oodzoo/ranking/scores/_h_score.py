@@ -10,12 +10,13 @@ from oodzoo.ranking.scores.inputs import labelled_features
 from oodzoo.ranking.scores.registry import score
 from oodzoo.ranking.scores.statistics import (
     CONSTANT,
+    Shards,
+    Stream,
     class_means,
     spectrum,
     spectrum_of_gram,
     standardise,
 )
-from oodzoo.ranking.scores.stream import Shards, Stream
 
 
 def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:

@@ -12,8 +12,7 @@ from oodzoo.linear.evidence import decompose, decompose_offset, log_evidence, ma
 from oodzoo.linear.moments import Moments, is_large_offset, merge
 from oodzoo.ranking.scores.inputs import targeted_features
 from oodzoo.ranking.scores.registry import score
-from oodzoo.ranking.scores.statistics import centre, spectrum
-from oodzoo.ranking.scores.stream import Shards
+from oodzoo.ranking.scores.statistics import Shards, centre, spectrum
 from oodzoo.tasks import KINDS
 
 # Constants of the authors' code.

@@ -17,8 +17,13 @@ from oodzoo.linear.moments import Moments
 from oodzoo.ranking.scores._leep import leep
 from oodzoo.ranking.scores.inputs import Codes, generator, labelled_features
 from oodzoo.ranking.scores.registry import score
-from oodzoo.ranking.scores.statistics import centre, nonzero_eigh, principal_components
-from oodzoo.ranking.scores.stream import Shards, Stream
+from oodzoo.ranking.scores.statistics import (
+    Shards,
+    Stream,
+    centre,
+    nonzero_eigh,
+    principal_components,
+)
 
 _ENERGY = 0.8
 

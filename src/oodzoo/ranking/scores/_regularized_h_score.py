@@ -9,8 +9,14 @@ from oodzoo.core.backend import Array
 from oodzoo.linear.moments import Moments
 from oodzoo.ranking.scores.inputs import labelled_features
 from oodzoo.ranking.scores.registry import score
-from oodzoo.ranking.scores.statistics import centre, class_means, spectrum, spectrum_of_gram
-from oodzoo.ranking.scores.stream import Shards, Stream
+from oodzoo.ranking.scores.statistics import (
+    Shards,
+    Stream,
+    centre,
+    class_means,
+    spectrum,
+    spectrum_of_gram,
+)
 
 
 def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:

@@ -14,12 +14,13 @@ from oodzoo.ranking.scores.registry import score
 from oodzoo.ranking.scores.statistics import (
     Discriminant,
     Gaussians,
+    Shards,
+    Stream,
     centre,
     class_means,
     log_softmax,
     shrink,
 )
-from oodzoo.ranking.scores.stream import Shards, Stream
 
 _LEAST_SHRINKAGE = 1e-10
 _RATE = 5.0

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from oodzoo.core.backend import Array, Backend, backend_of, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.linear.heads.groups import Groups, group_numbers, grouped_folds
+from oodzoo.linear.heads.samples import Groups, group_numbers, grouped_folds
 from oodzoo.linear.moments import label_matrix, require_size
 from oodzoo.tasks import as_labels
 from oodzoo.tasks.arrays import require_variation

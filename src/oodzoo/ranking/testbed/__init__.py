@@ -2,8 +2,7 @@
 
 from oodzoo.ranking.testbed.agreement import Agreement
 from oodzoo.ranking.testbed.bed import Column, ScoreResult, TestBed, judge
-from oodzoo.ranking.testbed.comparison import Comparison, Means, compare
-from oodzoo.ranking.testbed.results import load, save
+from oodzoo.ranking.testbed.comparison import Comparison, Means, compare, load, save
 from oodzoo.ranking.testbed.runner import paper, run
 
 __all__ = [

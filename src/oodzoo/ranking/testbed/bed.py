@@ -14,21 +14,18 @@ from numpy.typing import NDArray
 
 from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
-from oodzoo.core.numbers import MISSING, number, span
-from oodzoo.core.text import count, short_name, text_table, unknown
+from oodzoo.core.text import MISSING, count, number, short_name, span, text_table, unknown
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.ranking.testbed.agreement import (
     Agreement,
+    Difference,
     Resampled,
     UnseenDomain,
     Values,
     agreement,
-    mean_agreement,
-)
-from oodzoo.ranking.testbed.correlation import (
-    Difference,
     behind,
     interval,
+    mean_agreement,
     simultaneous_intervals,
     tied_pairs,
 )

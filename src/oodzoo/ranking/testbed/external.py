@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from oodzoo.core.errors import InputError
+from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.core.text import count
 from oodzoo.ranking.testbed.agreement import Values
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import ModelRecord
-from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 Row = TypeVar("Row")
 

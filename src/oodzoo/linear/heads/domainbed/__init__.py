@@ -10,8 +10,7 @@ References
 
 from __future__ import annotations
 
-from oodzoo.linear.heads.domainbed.protocol import Hyperparameters, Split
-from oodzoo.linear.heads.domainbed.rules import RULES, Record, cell
+from oodzoo.linear.heads.domainbed.protocol import RULES, Hyperparameters, Record, Split, cell
 from oodzoo.linear.heads.domainbed.sweep import Chosen, Sweep, sweep
 
 __all__ = ["RULES", "Chosen", "Hyperparameters", "Record", "Split", "Sweep", "cell", "sweep"]

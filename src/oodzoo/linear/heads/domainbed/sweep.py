@@ -18,20 +18,21 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 from oodzoo.core.threads import Prefetch
 from oodzoo.extraction.columns import Samples
-from oodzoo.linear.heads.classes import require_two_classes
 from oodzoo.linear.heads.domainbed.protocol import (
     CHECKPOINT_EVERY,
+    RULES,
+    Record,
     Split,
+    chosen,
     folds,
     hyperparameters,
+    require_rule,
     require_search_space,
     split,
 )
-from oodzoo.linear.heads.domainbed.rules import RULES, Record, chosen, require_rule
 from oodzoo.linear.heads.domainbed.training import Checkpoint, Group, Problem, train
-from oodzoo.linear.heads.groups import Groups, group_numbers
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.samples import check_samples
+from oodzoo.linear.heads.samples import Groups, check_samples, group_numbers, require_two_classes
 
 STEPS = 5001
 _DEVICE_BYTES = 2**33
