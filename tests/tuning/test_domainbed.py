@@ -17,7 +17,7 @@ from oodzoo.linear.heads.domainbed.protocol import (
     hyperparameters,
     seed_hash,
 )
-from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner, erm_sweep
+from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner
 from oodzoo.tuning.erm import ErmKey, ErmRuns
 from oodzoo.tuning.images import augmented
 from oodzoo.tuning.network import Network
@@ -144,9 +144,8 @@ def weights(tuned: ErmTuned) -> dict[str, Any]:
 
 
 def sweep(problem: Problem, folder: Path) -> list[Record]:
-    return erm_sweep(
-        small.trainable, problem, trials=1, draws=DRAWS, steps=STEPS, device="cpu", folder=folder
-    )
+    settings = ErmSettings(draws=DRAWS, steps=STEPS)
+    return ErmTuner(small.trainable, problem, settings, device="cpu", folder=folder).sweep(trials=1)
 
 
 def test_by_held_out_images(problem: Problem, tmp_path: Path) -> None:

@@ -248,10 +248,6 @@ class ImageDomains(ImageFiles):
         """
         return list(self.summary(progress).issues)
 
-    def quick_check(self) -> list[Issue]:
-        """List the problems that show without opening an image."""
-        return list(self.summary(quick=True).issues)
-
     def similar_classes(self) -> list[Issue]:
         """List classes whose names look alike: a typing mistake makes two classes of one."""
         return list(similar_classes(self.counts())) if self.task.is_classification else []

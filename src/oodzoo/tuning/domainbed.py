@@ -283,34 +283,6 @@ class ErmTuner(ModelTuner):
         self._total = more + sum(key.steps for key in keys if self._runs.get(key) is None)
 
 
-def erm_sweep(
-    load: Callable[[], Trainable],
-    problem: Problem,
-    *,
-    trials: int = 3,
-    draws: int = 20,
-    steps: int = 5001,
-    search_space: str = "default",
-    seed: int = 0,
-    device: str = "auto",
-    folder: Path | None = None,
-    stage: Stage | None = None,
-) -> list[Record]:
-    """Run DomainBed's random search with ERM: all draws, trials and test domains.
-
-    The parameters are those of :class:`ErmTuner`, :class:`ErmSettings` and :meth:`ErmTuner.sweep`.
-
-    Returns
-    -------
-    list of Record
-        One for each run and checkpoint; :func:`oodzoo.linear.heads.domainbed.protocol.chosen`
-        selects from them by any rule.
-    """
-    settings = ErmSettings(draws=draws, steps=steps, search_space=search_space, seed=seed)
-    tuner = ErmTuner(load, problem, settings, device=device, folder=folder, stage=stage)
-    return tuner.sweep(trials=trials)
-
-
 def _check(problem: Problem) -> None:
     if problem.kind != "classification":
         raise InputError(f"DomainBed's protocol is for classes, and the data are {problem.kind}")
