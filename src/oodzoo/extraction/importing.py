@@ -1,9 +1,6 @@
 """Importing files of features computed elsewhere into a feature store.
 
-The formats are those of :mod:`oodzoo.extraction.importing`; each row needs a label and a
-domain.
-
-The formats: one `.npz` file with an array (n, d) per model, and `labels`, `domains`, `groups`,
+Each row needs a label and a domain. The formats: one `.npz` file with an array (n, d) per model, and `labels`, `domains`, `groups`,
 `paths` and `<model>.logits` where there are any; `.npy` files, one per model, with a CSV table of
 their rows (`domain`, `label`, `group`, `path`); a `.parquet` table with these columns and one
 column of lists per model; and a `.parquet` or `.csv` table with these columns and one column per
@@ -396,7 +393,7 @@ def read_features(
     columns: Mapping[str, str] | None = None,
     task: Kind | None = None,
 ) -> ImportedFeatures:
-    """Read features in one of the formats of :mod:`oodzoo.extraction.importing`."""
+    """Read features in one of the formats of this module."""
     if table is None and {file.suffix.lower() for file in files} == {".npy"}:
         raise InputError(
             f"{str(files[0])!r} needs a table of its rows: --table rows.csv with the columns "

@@ -11,9 +11,8 @@ samples than features, A is optimised instead of W, and features enter only thro
 With sigmoid residuals, each row of W is a logistic regression of its own, of one label against the
 samples without it; all of them are optimised together.
 
-The objective and the end of each fit are those of :func:`oodzoo.linear.heads.logistic.minimise`.
-Weights start at zero, because a path from C to C would be a sequence. The L-BFGS direction is
-computed in compact form: with steps S, changes of the gradient Y, the upper triangle R of
+In a batch, the objective and the end of each fit are the same. Weights start at zero, because a
+path from C to C would be a sequence. The L-BFGS direction is computed in compact form [1]_: with steps S, changes of the gradient Y, the upper triangle R of
 :math:`S^\top Y` and its diagonal D,
 
 .. math:: Hg = \gamma g + S R^{-\top}\bigl[(D + \gamma Y^\top Y) R^{-1} S^\top g
@@ -138,7 +137,7 @@ class Dual:
 class Memory:
     r"""The last steps s and changes y of the gradient, both divided by :math:`\sqrt{s^\top y}`.
 
-    Directions of L-BFGS are computed in compact form, as in :mod:`oodzoo.linear.heads.logistic`;
+    Directions of L-BFGS are computed in compact form, as above;
     here the diagonal of :math:`S^\top Y` is 1. Inner products are in the metric of the form.
     """
 
