@@ -1,10 +1,10 @@
 """Importing files of features computed elsewhere into a feature store.
 
-Each row needs a label and a domain. The formats: one `.npz` file with an array (n, d) per model, and `labels`, `domains`, `groups`,
-`paths` and `<model>.logits` where there are any; `.npy` files, one per model, with a CSV table of
-their rows (`domain`, `label`, `group`, `path`); a `.parquet` table with these columns and one
-column of lists per model; and a `.parquet` or `.csv` table with these columns and one column per
-feature of a single model, which has the name of the file.
+Each row needs a label and a domain. The formats: one `.npz` file with an array (n, d) per model,
+and `labels`, `domains`, `groups`, `paths` and `<model>.logits` where there are any; `.npy` files,
+one per model, with a CSV table of their rows (`domain`, `label`, `group`, `path`); a `.parquet`
+table with these columns and one column of lists per model; and a `.parquet` or `.csv` table with
+these columns and one column per feature of a single model, which has the name of the file.
 
 Labels are classes, numbers, or several labels per row (see
 :func:`oodzoo.data.sources.targets.read_targets`): a column, or several of a table; in an `.npz`

@@ -12,8 +12,8 @@ With sigmoid residuals, each row of W is a logistic regression of its own, of on
 samples without it; all of them are optimised together.
 
 In a batch, the objective and the end of each fit are the same. Weights start at zero, because a
-path from C to C would be a sequence. The L-BFGS direction is computed in compact form [1]_: with steps S, changes of the gradient Y, the upper triangle R of
-:math:`S^\top Y` and its diagonal D,
+path from C to C would be a sequence. The L-BFGS direction is computed in compact form [1]_: with
+steps S, changes of the gradient Y, the upper triangle R of :math:`S^\top Y` and its diagonal D,
 
 .. math:: Hg = \gamma g + S R^{-\top}\bigl[(D + \gamma Y^\top Y) R^{-1} S^\top g
    - \gamma Y^\top g\bigr] - \gamma Y R^{-1} S^\top g,

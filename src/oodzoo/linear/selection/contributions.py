@@ -17,11 +17,11 @@ training samples; of `RIDGES`, :math:`\rho` has the smallest squared error on th
 With n samples, only the n × n Gram matrix of the samples and the features of one model are in
 memory. Each model is read twice.
 
-To select features, they are ordered by their contribution, and the first ones are kept. How many
-is chosen on left-out domains: for each domain, the features are ordered without it, heads on the first ones are
-trained without it, and predict it. The number with the highest mean log-likelihood, over the
-domains, is kept. A feature without a positive contribution never is. With many samples, an evenly
-spaced part of each class and domain decides.
+To select features, they are ordered by their contribution, and the first ones are kept. How many is
+chosen on left-out domains: for each domain, the features are ordered without it, heads on the first
+ones are trained without it, and predict it. The number with the highest mean log-likelihood, over
+the domains, is kept. A feature without a positive contribution never is. With many samples, an
+evenly spaced part of each class and domain decides.
 """
 
 from __future__ import annotations
