@@ -15,7 +15,7 @@ The penalty of domain e is :math:`\rho` times the mean eigenvalue of the centred
 training samples; of `RIDGES`, :math:`\rho` has the smallest squared error on the left-out domains.
 
 With n samples, only the n × n Gram matrix of the samples and the features of one model are in
-memory. Each model is read twice.
+memory, and each model is read twice; or all features, if there are fewer than samples.
 
 To select features, they are ordered by their contribution, and the first ones are kept. How many is
 chosen on left-out domains: for each domain, the features are ordered without it, heads on the first
@@ -116,18 +116,23 @@ def _contributions(
 ) -> Contributions:
     sample = _sample(source, domains)
     targets = _targets(source, sample.labels)
-    gram = be.float64(np.zeros((len(targets), len(targets))))
-    for model in models:
-        features = _features(source, model, sample.rows, be)
-        gram += be.float64(features @ features.T)
-    coefficients = be.asarray(_ridge(gram, targets, sample.folds, be).astype(np.float32))
-    del gram
+    if sum(source.facts(model).feature_dim for model in models) < len(targets):
+        each = [_features(source, model, sample.rows, be) for model in models]
+        coefficients = _ridge(_Primal(be, be.float64(be.xp.concat(each, axis=1))), targets, sample)
+    else:
+        gram = be.float64(np.zeros((len(targets), len(targets))))
+        for model in models:
+            features = _features(source, model, sample.rows, be)
+            gram += be.float64(features @ features.T)
+        coefficients = _ridge(_Dual(be, gram), targets, sample)
+        del gram
+    weights = be.asarray(coefficients.astype(np.float32))
     shape = len(_usable(sample.folds)), targets.shape[1]
     covariances = be.asarray(_covariances(targets, sample.folds).astype(np.float32))
     total, best = [], []
     for model in models:
         features = _features(source, model, sample.rows, be)
-        parts = (features.T @ coefficients) * (features.T @ covariances)
+        parts = (features.T @ weights) * (features.T @ covariances)
         per_class = to_numpy(parts).astype(np.float64).reshape(len(parts), *shape)
         values = per_class.sum(axis=1) / max(shape[0], 1)
         total.append(values.sum(axis=1))
@@ -196,40 +201,77 @@ def _features(
     return be.asarray(standardised(features, *mean_and_std(features)))
 
 
-def _ridge(
-    gram: Array, targets: NDArray[np.float64], folds: NDArray[np.int64], be: Backend
-) -> NDArray[np.float64]:
+class _Dual:
+    """Ridge regressions by the Gram matrix (n, n) of the samples."""
+
+    def __init__(self, be: Backend, gram: Array) -> None:
+        self.be, self.gram = be, gram
+        self.size = len(gram)
+
+    def fold(self, train: NDArray[np.int64], held_out: NDArray[np.int64]) -> tuple[Any, ...]:
+        """The centred training samples, the others, and the traces before and after centring."""
+        be, rows = self.be, self.be.asarray(train)
+        own = self.gram[rows, :][:, rows]
+        mean = be.xp.mean(own, axis=0)
+        centred = own - mean[None, :] - mean[:, None] + be.xp.mean(mean)
+        cross = self.gram[be.asarray(held_out), :][:, rows] - mean[None, :]
+        return centred, cross, float(be.xp.linalg.trace(own)), float(be.xp.linalg.trace(centred))
+
+    def solve(
+        self, own: Array, cross: Array, penalty: float, targets: Array
+    ) -> tuple[Array, Array]:
+        """Coefficients of the centred samples, and predictions of the others."""
+        solution = self.be.solve_positive(own, penalty, targets)
+        solution = solution - self.be.xp.mean(solution, axis=0)[None, :]
+        return solution, cross @ solution
+
+
+class _Primal:
+    """The same by the features (n, d), of which there are fewer than samples."""
+
+    def __init__(self, be: Backend, features: Array) -> None:
+        self.be, self.features = be, features
+        self.size = features.shape[1]
+
+    def fold(self, train: NDArray[np.int64], held_out: NDArray[np.int64]) -> tuple[Any, ...]:
+        be, own = self.be, self.features[self.be.asarray(train), :]
+        mean = be.xp.mean(own, axis=0)
+        centred = own - mean[None, :]
+        others = self.features[be.asarray(held_out), :] - mean[None, :]
+        traces = float(be.xp.sum(own * own)), float(be.xp.sum(centred * centred))
+        return (centred, centred.T @ centred), others, *traces
+
+    def solve(
+        self, own: tuple[Array, Array], cross: Array, penalty: float, targets: Array
+    ) -> tuple[Array, Array]:
+        features, gram = own
+        weights = self.be.solve_positive(gram, penalty, features.T @ targets)
+        return (targets - features @ weights) / penalty, cross @ weights
+
+
+def _ridge(form: _Dual | _Primal, targets: NDArray[np.float64], sample: _Sample) -> NDArray[Any]:
     """Coefficients (n, folds x classes) of the samples in the weights of each fold's regression."""
-    n, n_classes = targets.shape
+    (n, n_classes), be, folds = targets.shape, form.be, sample.folds
     errors = np.zeros(len(RIDGES))
     solutions = []
     for fold in _usable(folds):
         train, held_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-        own = gram[be.asarray(train), :][:, be.asarray(train)]
-        cross = gram[be.asarray(held_out), :][:, be.asarray(train)]
-        mean = be.xp.mean(own, axis=0)
-        centred = own - mean[None, :] - mean[:, None] + be.xp.mean(mean)
-        size = float(be.xp.linalg.trace(centred)) / len(train) or 1.0  # 0 if all are constant
+        own, cross, before, after = form.fold(train, held_out)
+        size = after / len(train) or 1.0  # 0 if all are constant
         # of the Gram matrix of float32; it matters if domains are far from each other
-        rounding = _EPSILON * float(be.xp.linalg.trace(own)) / math.sqrt(len(train))
+        rounding = _EPSILON * before / math.sqrt(len(train))
         prior = targets[train].mean(axis=0)
-        centred_targets = be.float64(targets[train] - prior)
-        calls = [(be, centred, max(ridge * size, rounding), centred_targets) for ridge in RIDGES]
-        solved = call_for_sets(_solve, calls, len(train) ** 2, on_cpu=be.is_numpy)
-        for at, solution in enumerate(solved):
-            predicted = to_numpy(cross @ solution - (mean @ solution)[None, :]) + prior
-            errors[at] += np.square(targets[held_out] - predicted).sum(axis=1).mean()
+        centred = be.float64(targets[train] - prior)
+        calls = [(own, cross, max(ridge * size, rounding), centred) for ridge in RIDGES]
+        solved = call_for_sets(form.solve, calls, form.size**2, on_cpu=be.is_numpy)
+        for at, (solution, predicted) in enumerate(solved):
+            wrong = targets[held_out] - to_numpy(predicted) - prior
+            errors[at] += np.square(wrong).sum(axis=1).mean()
             whole = np.zeros((n, n_classes))
             whole[train] = to_numpy(solution)
             solutions.append(whole)
     best = solutions[int(errors.argmin()) :: len(RIDGES)]
     return np.hstack(best) if best else np.zeros((n, 0))
-
-
-def _solve(be: Backend, gram: Array, penalty: float, targets: Array) -> Array:
-    """Coefficients of the centred samples in a ridge regression."""
-    solution = be.solve_positive(gram, penalty, targets)
-    return solution - be.xp.mean(solution, axis=0)[None, :]
 
 
 def _covariances(targets: NDArray[np.float64], folds: NDArray[np.int64]) -> NDArray[np.float64]:
