@@ -38,12 +38,6 @@ class Without:
 
 sys.meta_path[:] = map(Without, sys.meta_path)
 """
-COLLECT = """
-import pytest
-
-plugins = ["-p", "no:cacheprovider", "-p", "no:xdist"]
-sys.exit(pytest.main(["--collect-only", "-qq", "-W", "ignore", *plugins]))
-"""
 
 
 def run_without(packages: Sequence[str], program: str, *arguments: str | Path) -> Any:
@@ -127,12 +121,6 @@ def test_suggested_commands_say_what_to_install(monkeypatch: pytest.MonkeyPatch)
     assert (
         install_hint("torchvision", "parquet") == 'needs torch: pip install "oodzoo[torchvision]"'
     )
-
-
-def test_no_module_of_tests_needs_an_optional_package() -> None:
-    """They can be collected as on a fresh machine."""
-    found = run_without(OPTIONAL, COLLECT)
-    assert found.returncode == 0, found.stdout[-3000:]
 
 
 def test_the_package_runs_as_a_module_and_ctrl_c_while_it_is_imported_is_one_line() -> None:

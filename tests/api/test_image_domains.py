@@ -53,7 +53,6 @@ def test_unreadable_images_are_named_with_their_reasons(photos: Path) -> None:
     for path in bad:
         damage(photos / path)
     data = ImageDomains(photos)
-    assert data.quick_check() == []  # which opens no image
     summary = data.summary()
     (issue,) = summary.issues
     assert (issue.kind, sorted(issue.paths)) == ("unreadable", bad)

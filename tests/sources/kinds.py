@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
 import tarfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -331,16 +330,11 @@ def parquet_struct(data: oodzoo.ImageDomains, to: Path) -> Any:
     columns = relative(data)
     pairs = zip(columns["image"], columns.pop("path"), strict=True)
     image = [{"bytes": content, "path": path} for content, path in pairs]
-    return write_parquet(to / "x.parquet", {**columns, "image": image}, row_group_size=3)
-
-
-@variant("Parquet dictionaries")
-def parquet_dictionaries(data: oodzoo.ImageDomains, to: Path) -> Any:
-    table = pytest.importorskip("pyarrow").table(relative(data))
+    table = pytest.importorskip("pyarrow").table({**columns, "image": image})
     for name in ("label", "domain"):
         encoded = table[name].dictionary_encode()
         table = table.set_column(table.schema.get_field_index(name), name, encoded)
-    return write_parquet(to / "x.parquet", table)
+    return write_parquet(to / "x.parquet", table, row_group_size=3)
 
 
 @variant("Parquet structs of paths")
@@ -351,31 +345,6 @@ def parquet_structs_of_paths(data: oodzoo.ImageDomains, to: Path) -> Any:
     kind = arrow.struct({"bytes": arrow.binary(), "path": arrow.string()})
     table = {k: arrow.array(v, kind if k == "image" else None) for k, v in columns.items()}
     return write_parquet(Path(data.name) / "x.parquet", table)
-
-
-@variant("GNU tar")
-def gnu_tar(data: oodzoo.ImageDomains, to: Path) -> Any:
-    tar = ["tar", "--format=gnu", "-cf", str(to / "x.tar"), "."]
-    subprocess.run(tar, check=True, cwd=data.name)
-    return to / "x.tar"
-
-
-@variant("WebDataset")
-def webdataset(data: oodzoo.ImageDomains, to: Path) -> Any:
-    package = pytest.importorskip("webdataset")
-    with package.ShardWriter(str(to / "x-%06d.tar"), maxcount=2, verbose=0) as writer:
-        for i, sample in enumerate(data.samples):
-            key, suffix = f"{i:06d}", Path(sample.path).suffix[1:]
-            extra = {"json": {"domain": sample.domain}, "cls": sample.label.encode()}
-            writer.write({"__key__": key, suffix: data.open(i), **extra})
-    return to / "x-{000000..000003}.tar"
-
-
-@variant("paths")
-def paths(data: oodzoo.ImageDomains, to: Path) -> Any:
-    columns = columns_of(data)
-    given = {"labels": columns["label"], "domains": columns["domain"]}
-    return Given(np.array(columns["path"]), given)
 
 
 @variant("Series")

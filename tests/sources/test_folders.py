@@ -23,7 +23,8 @@ def paths(data: ImageDomains) -> list[str]:
 
 def issues(folder: Path) -> list[Issue]:
     """What the source has found, and the classes that a domain lacks."""
-    return [issue for issue in ImageDomains(folder).quick_check() if issue.kind != "missing class"]
+    found = ImageDomains(folder).summary(quick=True).issues
+    return [issue for issue in found if issue.kind != "missing class"]
 
 
 def test_images_at_any_depth_with_any_name(photos: Path, write_image: WriteImage) -> None:
@@ -138,7 +139,7 @@ def test_a_bucket_is_as_a_local_folder(s3: Bucket, bucket: str, tmp_path: Path) 
     assert remote.root is None
     assert (remote.name, remote.short_name) == (bucket, "photos")
     for data in (remote, local):
-        kinds = [issue.kind for issue in data.quick_check()]
+        kinds = [issue.kind for issue in data.summary(quick=True).issues]
         assert kinds.count("no class") == 1
     assert list(images_below(Url(bucket))[0]) == sorted(
         key.removeprefix("photos/") for key in KEYS if "/." not in key and not key.endswith("txt")

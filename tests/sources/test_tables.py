@@ -56,22 +56,6 @@ def test_the_same_table_in_other_clothes(photos: Path, text: str) -> None:
     ]
 
 
-def test_other_separator_and_names(photos: Path) -> None:
-    """A group is optional by row; other columns are ignored."""
-    text = (
-        "id;file;y;site;label;patient\n"
-        "1;day/cat/1.png;cat;day;?;p1\n"
-        "2;day/dog/1.png;dog;x;?;\n"
-        "3;day/dog/2.png;dog;x;?\n"
-    )
-    names = {"path": "file", "label": "y", "domain": "site", "group": "patient"}
-    assert list(opened(photos, text, columns=names)) == [
-        ("day/cat/1.png", "day", "cat", "p1"),
-        ("day/dog/1.png", "x", "dog", None),
-        ("day/dog/2.png", "x", "dog", None),
-    ]
-
-
 def test_remote_root_is_listed_once(photos: Path, s3: Bucket) -> None:
     url = s3.upload(photos, "photos")
     rows = [f"{p.relative_to(photos)},{p.parts[-3]},{p.parts[-2]}" for p in photos.rglob("*.png")]
@@ -96,15 +80,6 @@ def listed(
 
 def names(listing: Listing) -> list[str]:
     return [sample.path for sample in listing.samples]
-
-
-def test_paths_inside_the_folder_are_relative_to_it(photos: Path) -> None:
-    given = ["day/cat/1.png", photos / "day/cat/2.png", str(photos / "night/dog/1.png")]
-    listing = listed(given, photos)
-    assert names(listing) == ["day/cat/1.png", "day/cat/2.png", "night/dog/1.png"]
-    assert listing.root == photos
-    assert [str(file) for file in listing.files] == [str(photos / name) for name in names(listing)]
-    assert listed(given, photos.parent, photos).samples == listing.samples
 
 
 def test_urls_of_one_folder_of_several_servers_and_local_files(photos: Path) -> None:
