@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 
 import oodzoo
-from oodzoo.core.errors import DiskError, InputError, MissingPackageError
+from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.core.packages import install_hint, optional_package
 from oodzoo.report.headline import steps
 from oodzoo.report.record import PredictorSummary, Run
@@ -49,17 +48,6 @@ def run_without(packages: Sequence[str], program: str, *arguments: str | Path) -
         text=True,
         check=False,
     )
-
-
-def test_every_error_is_an_input_error() -> None:
-    assert oodzoo.InputError is InputError
-    assert issubclass(InputError, ValueError)
-    assert issubclass(MissingPackageError, ImportError)
-    assert all(issubclass(error, InputError) for error in (DiskError, MissingPackageError))
-
-
-def test_an_installed_package_is_imported() -> None:
-    assert optional_package("json", extra="timm", purpose="this test") is json
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from oodzoo import ImageDomains
@@ -91,23 +90,3 @@ def test_check_reads_the_files_again_once(photos: Path) -> None:
     assert data.summary(quick=True) == quick
     assert data._repr_html_() == quick._repr_html_()
     assert (quick.unreadable, quick.total.n_bytes, quick.total.images) == (None, None, 8)
-
-
-@pytest.mark.parametrize(
-    ("copy", "kinds"),
-    [
-        ("night/cat/copy.png", ["leak"]),
-        ("day/dog/copy.png", ["two labels"]),
-        ("night/dog/copy.png", ["leak", "two labels"]),
-        ("day/cat/copy.png", ["copies"]),
-    ],
-)
-def test_identical_images(photos: Path, copy: str, kinds: list[str]) -> None:
-    assert ImageDomains(photos).check() == []
-    shutil.copy(photos / "day/cat/1.png", photos / copy)
-    for folder in ("day/cat", "night/cat"):  # which are not identical
-        (photos / folder / "empty.png").touch()
-    unreadable, *issues = ImageDomains(photos).check()
-    assert (unreadable.kind, len(unreadable.paths)) == ("unreadable", 2)
-    assert [issue.kind for issue in issues] == kinds
-    assert {issue.paths for issue in issues} == {tuple(sorted(("day/cat/1.png", copy)))}

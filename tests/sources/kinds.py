@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -19,8 +19,6 @@ from PIL import Image
 import oodzoo
 from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.data.images import decode
-from oodzoo.extraction.config import Extraction, ExtractionConfig
-from oodzoo.extraction.extract import run_extraction
 
 
 class Given(NamedTuple):
@@ -58,6 +56,26 @@ def write_parquet(path: Path, columns: Any, **options: Any) -> Path:
     table = columns if isinstance(columns, arrow.Table) else arrow.table(columns)
     pytest.importorskip("pyarrow.parquet").write_table(table, path, **options)
     return path
+
+
+def save_image(
+    path: Path, size: tuple[int, int], colour: Any = (9, 1, 5), kind: str = "RGB"
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(kind, size, colour).save(path)
+
+
+def write_mixed(root: Path) -> Path:
+    """Images of several sizes and kinds; one is copied, and one is in both domains."""
+    save_image(root / "day/cat/1.png", (40, 30))
+    save_image(root / "day/cat/2.jpg", (60, 50), (9, 1, 5, 0), "CMYK")
+    save_image(root / "day/cat/3.jpg", (80, 10), 7, "L")
+    save_image(root / "day/dog/1.png", (50, 90))
+    save_image(root / "night/cat/1.png", (40, 31))
+    shutil.copy(root / "night/cat/1.png", root / "night/cat/2.png")
+    shutil.copy(root / "day/dog/1.png", root / "night/cat/3.png")
+    save_image(root / "night/dog/1.png", (40, 32))
+    return root
 
 
 # --- tables: a column `path` with places of files, and any others -----------------------------
@@ -152,15 +170,6 @@ def folder(data: oodzoo.ImageDomains, to: Path) -> Given:
     return Given(data.root, {})
 
 
-def hf_on_disk(data: oodzoo.ImageDomains, to: Path) -> Given:
-    """A data set of Hugging Face with a column of class labels, saved to disk."""
-    datasets = pytest.importorskip("datasets")
-    dataset = hf_dataset(columns_of(data), to)
-    labelled = dataset.cast_column("label", datasets.ClassLabel(names=list(data.classes)))
-    labelled.save_to_disk(to / "saved")
-    return Given(to / "saved", {})
-
-
 def image_folders(data: oodzoo.ImageDomains, to: Path) -> Given:
     """One ImageFolder of torchvision for each domain."""
     image_folder = torchvision("datasets").ImageFolder
@@ -247,7 +256,7 @@ WITH_FILES: dict[str, Make] = {
     "CSV": table("CSV"),
     "DataFrame": table("pandas"),
     "HF in memory": table("HF in memory"),
-    "HF on disk": hf_on_disk,
+    "HF on disk": table("HF on disk"),
     "ImageFolder": image_folders,
     "class folders": class_folders,
     "Parquet": parquet,
@@ -373,46 +382,3 @@ def concat_dataset(data: oodzoo.ImageDomains, to: Path) -> Any:
     domains = [domain for domain, m in zip(data.domains, n, strict=True) for _ in range(m)]
     both = torch.Subset(torch.Subset(torch.ConcatDataset(folders), order), np.array(order))
     return Given(both, {"domains": domains})
-
-
-@variant("DomainBed")
-def domainbed(data: oodzoo.ImageDomains, to: Path) -> Any:
-    base: Any = pytest.importorskip("torch").utils.data.Dataset
-    environments = type("Environments", (base,), {"ENVIRONMENTS": ("D", "N")})()
-    environments.datasets = list(image_folders(data, to).source.values())
-    return environments
-
-
-# --- outcomes ---------------------------------------------------------------------------------
-
-
-class Outcome(NamedTuple):
-    """What an extraction leads to, without the times that it took."""
-
-    labels: dict[str, list[int]]
-    features: dict[str, dict[str, bytes]]
-    """By model and domain; in the order of the images."""
-    ranking: list[Any]
-
-
-def outcome(store: oodzoo.FeatureStore) -> Outcome:
-    """Collect all that must be equal, bit for bit."""
-    ranked = oodzoo.rank(store)
-    untimed = [replace(row, milliseconds=None, pareto_optimal=False) for row in ranked.rows]
-    return Outcome(
-        {domain: store.labels(domain).tolist() for domain in store.domains},
-        {
-            model: {
-                domain: store.features(model, domain).tobytes()
-                + store.logits(model, domain).tobytes()
-                for domain in store.domains
-            }
-            for model in store.models
-        },
-        untimed,
-    )
-
-
-def extract(data: oodzoo.ImageDomains, zoo: Any, store: Path) -> Extraction:
-    """Extract the features that a store lacks, and say what was done."""
-    return run_extraction(data, zoo, store, ExtractionConfig(device="cpu"))[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,8 @@ from tests.sources.kinds import (
     WITH_FILES,
     Given,
     columns_of,
+    save_image,
+    write_mixed,
 )
 
 from oodzoo import ImageDomains, extract
@@ -26,7 +27,7 @@ from oodzoo.tasks import Task
 
 ALL = {**WITH_FILES, **VARIANTS, **DECODED}
 LOCAL = {"folder", "CSV", "DataFrame", "ImageFolder", "class folders", "HF paths", "Series",
-         "pairs by domain", "ConcatDataset", "DomainBed", "Parquet structs of paths"}  # fmt: skip
+         "pairs by domain", "ConcatDataset", "Parquet structs of paths"}  # fmt: skip
 NAMED = {*LOCAL, "URL", "object", "tar of a folder", "frame of bytes", "Parquet struct"}
 """Kinds whose samples have the paths of the folder."""
 
@@ -36,24 +37,9 @@ every_source = pytest.mark.parametrize("name", ALL)
 every_table = pytest.mark.parametrize("kind", TABLES)
 
 
-def save(path: Path, size: tuple[int, int], colour: Any = (9, 1, 5), mode: str = "RGB") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size, colour).save(path)
-
-
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Images of several sizes and kinds; one is copied, and one is in both domains."""
-    root = tmp_path / "mixed"
-    save(root / "day/cat/1.png", (40, 30))
-    save(root / "day/cat/2.jpg", (60, 50), (9, 1, 5, 0), "CMYK")
-    save(root / "day/cat/3.jpg", (80, 10), 7, "L")
-    save(root / "day/dog/1.png", (50, 90))
-    save(root / "night/cat/1.png", (40, 31))
-    shutil.copy(root / "night/cat/1.png", root / "night/cat/2.png")
-    shutil.copy(root / "day/dog/1.png", root / "night/cat/3.png")
-    save(root / "night/dog/1.png", (40, 32))
-    return root
+    return write_mixed(tmp_path / "mixed")
 
 
 def given_as(name: str, folder: Path, to: Path) -> Given:
@@ -224,7 +210,7 @@ def test_lists_of_classes_of_hugging_face(parquet: bool, paths: list[str], tmp_p
 )
 def test_domains_are_proposed_by_further_columns(kind: str, tmp_path: Path) -> None:
     for row in range(60):
-        save(tmp_path / f"a/b/{row}.png", (4, 4), (row, 0, 0))
+        save_image(tmp_path / f"a/b/{row}.png", (4, 4), (row, 0, 0))
     columns: Table = {
         "path": [str(tmp_path / f"a/b/{row}.png") for row in range(60)],
         "label": ["cat" if row % 2 else "dog" for row in range(60)],

@@ -22,12 +22,9 @@ from oodzoo.zoo.zoos import catalogue, is_pattern, missing, named_zoo
     ("source", "portable"),
     [
         ("onnx//home/ada/net.onnx", "onnx/net.onnx"),
-        ("onnx/models/net.onnx", "onnx/net.onnx"),
         ("hf/~/checkpoint", "hf/checkpoint"),
         ("open_clip/ViT-B-16//home/ada/net.safetensors", "open_clip/net.safetensors"),
         ("open_clip/local-dir:/home/ada/clip", "open_clip/clip"),
-        ("hf/facebook/dinov2-small", "hf/facebook/dinov2-small"),
-        ("open_clip/ViT-B-16/openai", "open_clip/ViT-B-16/openai"),
     ],
 )
 def test_portable_sources_name_no_folders(source: str, portable: str) -> None:

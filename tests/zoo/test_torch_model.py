@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.zoo import load_model, load_zoo
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_model import Built, TorchModel, assemble, no_unpickling
+from oodzoo.zoo.torch_model import Built, TorchModel, assemble
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 SPEC = ModelSpec("small", "timm/small")
@@ -112,24 +111,6 @@ def test_bad_outputs_are_rejected(torch: Any) -> None:
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
             assemble(_built(_module(torch), forward), SPEC)
-
-
-def test_nothing_is_unpickled(torch: Any, tmp_path: Path) -> None:
-    file = tmp_path / "evil.pt"
-    torch.save({"weight": _Evil(tmp_path / "was here")}, file)
-    with no_unpickling(), pytest.raises(pickle.UnpicklingError):
-        torch.load(file, weights_only=False)
-    assert not (tmp_path / "was here").exists()
-    torch.load(file, weights_only=False)  # the file does run code when unpickled
-    assert (tmp_path / "was here").exists()
-
-
-class _Evil:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.path,)
 
 
 WITHOUT_TORCHVISION = """
