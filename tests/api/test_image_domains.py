@@ -24,33 +24,22 @@ def test_fingerprint_is_that_of_its_definition() -> None:
     assert data.fingerprint == expected
 
 
-def damage(path: Path) -> None:
-    picture = Image.effect_noise((64, 64), 80).convert("RGB")
-    match path.stem:
-        case "empty":
-            path.write_bytes(b"")
-        case "text":
-            path.write_text("this is no picture")
-        case "truncated":
-            picture.save(path)
-            path.write_bytes(path.read_bytes()[:-400])
-        case "float":
-            Image.new("F", (2, 2)).save(path)
-        case "dangling":
-            path.symlink_to("nowhere.png")
-        case "pipe":
-            os.mkfifo(path)
-
-
 def test_unreadable_images_are_named_with_their_reasons(photos: Path) -> None:
-    names = ["empty.jpg", "text.jpg", "truncated.jpg", "truncated.png", "float.tiff"]
+    folder = photos / "day/cat"
+    for name in ("truncated.jpg", "truncated.png"):
+        Image.effect_noise((64, 64), 80).convert("RGB").save(folder / name)
+        (folder / name).write_bytes((folder / name).read_bytes()[:-400])
+    (folder / "empty.jpg").touch()
+    (folder / "text.jpg").write_text("this is no picture")
+    Image.new("F", (2, 2)).save(folder / "float.tiff")
+    (folder / "dangling.png").symlink_to("nowhere.png")
+    os.mkfifo(folder / "pipe.png")
     unread = {
         "day/cat/dangling.png": "No such file or directory",
         "day/cat/pipe.png": "not a regular file",
     }
+    names = ("empty.jpg", "text.jpg", "truncated.jpg", "truncated.png", "float.tiff")
     bad = sorted([*(f"day/cat/{name}" for name in names), *unread])
-    for path in bad:
-        damage(photos / path)
     data = ImageDomains(photos)
     summary = data.summary()
     (issue,) = summary.issues

@@ -19,6 +19,7 @@ from oodzoo.extraction.importing import import_features
 
 MESSAGES = {
     "rank": [
+        ("S --device tpu", "'tpu'"),
         ("S --licence ,", "licence must be names or wildcards"),
         ("S --pareto", "--pareto needs the time per image or the number of parameters"),
         ("S --domain-weight d0", "--domain-weight must be NAME=W, got 'd0'"),

@@ -339,6 +339,7 @@ KEYED = ("1.png", "1.cls", "1.domain")
     (tar(*KEYED, second=KEYED), {}, "'a.tar' and 'b.tar' both have '1'; give each image a name of"),
     (tar("d/c/1.png", second=("d/c/1.png",)), {}, "'a.tar' and 'b.tar' both have 'd/c/1.png'"),
     (tar(*KEYED, "1.PNG"), {}, "'a.tar' has '1.png' and '1.PNG', which differ in upper case only"),
+    (tar(*KEYED), {"columns": {"path": "png"}}, "no use for a column 'path'; it uses image, label"),
     (key(png=b"mask", jpg=b"photo", cls=b"c", **DAY), {},
      "which one is the image, 'png' or 'jpg'? Name it with --columns image=NAME"),
     (key(png=b"", json=b'{"label": null, "domain": "x"}'), {}, "has no label"),
@@ -409,13 +410,16 @@ BARE: Any = type("Bare", (), {"domain": "d", "path": "1"})()
     (Items(*of_pixels(0, 0, 0), ValueError("no\nfile")), ROLES | {"labels": None},
      "'Items': sample 3 cannot be read: ValueError: no file"),
     (Items(*of_pixels(0, 1, 0), (PIXELS[3], "a")), ROLES | {"labels": None}, "labels of mixed kin"),
+    (Items(*[("a.png", 0)] * 4), ROLES, "'Items', sample 0: str is not an image"),
     (Items(*of_pixels(0, 1, 0, 1)), {"columns": {"label": "y"}}, "columns= is not used with 'Item"),
     (RANDOM, ROLES, "'Items': sample 0 gives another image each time; leave out random transforms"),
     ({"day": (PIXELS,)}, {}, "domain 'day': expected (images, labels) or (images, labels, groups)"),
     ({"day": (PIXELS, [0, 1, 0, 1])}, {}, "'dict' has one domain, 'day'; at least two are needed"),
     ({"a": (PIXELS, [0, 1] * 2), 2: (PIXELS, [0, 1] * 2)}, {}, "'dict' has domains of mixed kinds"),
     ({"day": (PIXELS, [0, 1] * 2)}, {"domains": ["day"] * 4}, "domains= is not used with 'dict'"),
+    ({}, {}, "'dict' has no samples"),
     (Objects([Sample("1", "d", "c"), Sample("2", "e", 3)]), {}, "labels of mixed kinds"),  # type: ignore[arg-type]
+    (Objects([Sample("1", "d", "c"), Sample("2", "", "c")]), {}, "row 1: the domain is missing"),
     (Objects([Sample(1, "d", "c")]), {}, "the path of sample 0 of Objects must be text, got 1"),  # type: ignore[arg-type]
     (Objects(3), {}, "the samples of Objects must be a sequence, got int"),
     (Objects([BARE]), {}, "sample 0 of Objects has no label; it needs path, domain and label: "),
@@ -507,10 +511,13 @@ REVIEWS = {"columns": {"text": "review", "label": "stars", "domain": "site"}}
     (csv("review,stars,site\nx,y,down,b\n"), REVIEWS, "row 0: 4 cells, but the header has 3; quot"),
     (csv("review,stars\nx,down\n"), REVIEWS, "has no column 'site' for the domain, it has 'review"),
     (csv(""), REVIEWS, f"{TABLE} has no rows"),
+    (csv(b"\xff\xfe\x00\n"), REVIEWS, f"cannot read {TABLE}: "),
+    (raw("x.parquet", b"x"), REVIEWS, "'x.parquet' is not a Parquet file: "),
     (raw("a.txt", b"a"), REVIEWS, "a column of texts needs a table (.csv or .parquet), got 'a.txt"),
     ("photos", REVIEWS, "no such file: 'photos'"),
     ("memory://none/x.csv", REVIEWS, "no such file: 'memory://none/x.csv'"),
     (["a", "b"], REVIEWS, "a column of texts needs a table (.csv, .parquet or a DataFrame), got l"),
+    (csv("review,stars,site\nx,y,z\n"), REVIEWS | {"root": "."}, f"root= is not used with {TABLE}"),
 )  # fmt: skip
 def test_texts(source: Any, options: dict[str, Any], words: str) -> None:
     assert words in refusal(source, **options)

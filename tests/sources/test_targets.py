@@ -92,8 +92,10 @@ def test_what_could_be_two_kinds_is_asked_about(given: Any, message: str) -> Non
     [
         ([0.5, None, 1.25], None, "'t.csv', row 1: the label is missing"),
         ({"a": [1, "x"], "b": [0.5, 1]}, None, "row 1: the label 'a' is 'x', which is not a num"),
+        ([3, 4], "multilabel", "row 0: the label is 3, which is not several labels"),
         (["['cat']", "[]"], "multilabel", "row 0: the label \"['cat']\" is not a JSON list"),
         ([["cat"], "dog"], None, "row 1: the label is 'dog'; give a list to each"),
+        ([["cat"], ["dog", 3]], None, "row 0: the label has 'cat' in its list, and there"),
         ([["cat"], ["dog"]], "regression", "is a list of labels, which is not regression"),
         ([[0.5], [0.5, 1]], None, "lists of 1 to 2 numbers"),
         ([[], []], None, "no sample of 't.csv' has a label (2 samples)"),

@@ -47,6 +47,7 @@ def test_all_layers_are_the_features_and_the_blocks(timm: Any) -> None:
     [
         ("timm/resnet18", ["layer1", "layer2", "layer3", "layer4"]),
         ("timm/vgg11", [f"features.{n}" for n in (0, 3, 6, 8, 11, 13, 16, 18)]),
+        ("torchvision/vit_b_16", [f"encoder.layers.encoder_layer_{n}" for n in range(12)]),
         ("torchvision/swin_t", [f"features.{n}" for n in range(8)]),
         ("open_clip/ViT-B-32/openai", [f"transformer.resblocks.{n}" for n in range(12)]),
     ],

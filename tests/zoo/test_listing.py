@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -200,12 +199,6 @@ def online(folder: Path, endpoint: str, *sources: str) -> tuple[list[str], str]:
     return done.stdout.splitlines(), done.stderr
 
 
-def require_once(message: str, source: str) -> None:
-    """No word of a message is repeated, besides short ones and those of names and paths."""
-    words = re.findall(r"[a-z_]{4,}", re.sub("'.*?'", "", message.replace(source, "")).lower())
-    assert not [word for word, n in Counter(words).items() if n > 1], message
-
-
 @pytest.fixture
 def libraries(timm: Any, transformers: Any, open_clip: Any) -> Any:
     """All libraries of the hub; tests skip where one is missing."""
@@ -227,7 +220,6 @@ def test_what_a_hub_says(libraries: Any, tmp_path: Path) -> None:
     for source, line in zip(ABSENT, lines[7:], strict=True):
         words = f"model 'net': {hub} has nothing for {source} that you may read; check its"
         assert line.startswith(words)
-        require_once(line, source)
     assert Hub.asked.count("/") == 1  # whether it answers is asked once
 
 
@@ -245,6 +237,5 @@ def test_a_hub_that_cannot_be_reached(libraries: Any, tmp_path: Path) -> None:
     for source, line in zip(ABSENT, lines[7:-1], strict=True):
         assert line.startswith(f"model 'net': {source} is not in the cache ")
         assert f"{endpoint} cannot be reached (" in line
-        require_once(line, source)
     assert lines[-1] == "32"  # it is in the cache
     assert not re.search("requesting (?!GET http://127.0.0.1:9/api/models\n)", error)

@@ -562,6 +562,7 @@ def test_preprocessing_is_that_of_the_image_processor(
         ("torchvision/resnet50.V9", "no weights 'V9' for resnet50; it has IMAGENET1K_V1, IMAGE"),
         ("open_clip/ViT-B-17/openai", "has no architecture 'ViT-B-17'; did you mean "),
         ("open_clip/ViT-B-16/openia", "has no weights 'openia' for ViT-B-16; it has openai, "),
+        ("open_clip/ViT-B-32/commonpool_s_text_s13m_b4k", "is not in the cache"),
         ("hf/./nowhere", "'nowhere' is not a transformers checkpoint: it has no config.json"),
         ("hf/nobody/nothing-at-all", "is not in the cache"),
         ("sentence-transformers/./nowhere", "it has no modules.json"),

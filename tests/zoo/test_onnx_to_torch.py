@@ -79,17 +79,6 @@ def _gemm(writer: Writer, **attributes: Any) -> None:
     writer.add("Gemm", "flat matrix offset", "features", **attributes)
 
 
-def _products(writer: Writer) -> None:
-    writer.weight("matrix", 6, 5)
-    writer.weight("factor", 5)
-    writer.add("MatMul", "flat matrix", "hidden")
-    writer.add("Sigmoid", "hidden", "active2")
-    writer.add("Mul", "active2 factor", "scaled")
-    writer.weight("shift2", 1, 5)
-    writer.add("Tanh", "scaled", "bent")
-    writer.add("Sub", "bent shift2", "features")
-
-
 def _shared(writer: Writer) -> None:
     """Two layers with the same weight, which are trained apart."""
     writer.weight("matrix", 6, 6)
@@ -136,7 +125,6 @@ KINDS: dict[str, tuple[Callable[[Writer], None], int, dict[str, Any]]] = {
     "transposed": (partial(_gemm, transB=1), 36 + 6, {}),
     "scaled": (partial(_gemm, alpha=0.5, beta=2.0), 36 + 6, {}),
     "a fixed batch size becomes free": (_gemm, 36 + 6, {"batch": 2}),
-    "products": (_products, 30 + 5 + 5, {}),
     "shared": (_shared, 2 * 36, {}),
     "stored": (_stored, 36 + 6, {}),
     "shapes": (_shapes, 0, {}),
