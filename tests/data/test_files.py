@@ -31,7 +31,6 @@ from oodzoo.data.files import (
 )
 
 CONTENT = b"P6 1 1 255 abc"
-TEXT = "naïve 犬"
 
 
 class Opener:

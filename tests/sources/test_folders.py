@@ -14,7 +14,6 @@ from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.sources.folder import images_below, list_images
 
 WriteImage = Callable[[Path], Path]
-CLASSES = ("cat", "dog")
 
 
 def paths(data: ImageDomains) -> list[str]:

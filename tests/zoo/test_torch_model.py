@@ -88,6 +88,7 @@ def test_half_precision_returns_float32_close_to_single_precision(make: Make, pi
     [
         ({"device": "gpu"}, "unknown device 'gpu'; expected one of cpu, cuda"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
+        ({"device": "xpu"}, "unknown device 'xpu'"),
         ({"precision": "int8"}, "unknown precision 'int8'; expected one of float32"),
     ],
 )
