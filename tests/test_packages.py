@@ -1,10 +1,10 @@
-"""Optional packages: what is said when one is missing or broken, and what needs none."""
+"""Packages: what is said when an optional one is missing or broken; versions that are stated."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 import oodzoo
-from oodzoo.core.errors import DiskError, InputError, MissingPackageError
+from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.core.packages import install_hint, optional_package
 from oodzoo.report.headline import steps
 from oodzoo.report.record import PredictorSummary, Run
 
+ROOT = Path(__file__).parents[1]
 OPTIONAL = (
     *("torch", "torchvision", "timm", "transformers", "open_clip", "sentence_transformers"),
     *("onnx2torch", "onnxscript", "huggingface_hub", "pandas", "polars", "datasets", "webdataset"),
@@ -55,17 +56,6 @@ def run_without(packages: Sequence[str], program: str, *arguments: str | Path) -
         text=True,
         check=False,
     )
-
-
-def test_every_error_is_an_input_error() -> None:
-    assert oodzoo.InputError is InputError
-    assert issubclass(InputError, ValueError)
-    assert issubclass(MissingPackageError, ImportError)
-    assert all(issubclass(error, InputError) for error in (DiskError, MissingPackageError))
-
-
-def test_an_installed_package_is_imported() -> None:
-    assert optional_package("json", extra="timm", purpose="this test") is json
 
 
 @pytest.mark.parametrize(
@@ -155,3 +145,20 @@ sys.meta_path.insert(0, Interrupts())
 main()
 """
     assert run("-c", code) == (130, "", "oodzoo: interrupted\n")
+
+
+def test_the_lowest_versions_are_those_of_the_dependencies() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        project = tomllib.load(file)["project"]
+    extras = project["optional-dependencies"]
+    tested = [*extras["onnx"], *extras["parquet"], *extras["remote"]]
+    dependencies = [*project["dependencies"], *tested]
+    listed = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
+    lowest = [line for line in listed if not line.startswith("#")]
+    assert lowest == [dependency.replace(">=", "==") for dependency in dependencies]
+
+
+def test_the_citation_has_the_current_version() -> None:
+    assert f"\nversion: {oodzoo.__version__}\n" in (ROOT / "CITATION.cff").read_text(
+        encoding="utf-8"
+    )

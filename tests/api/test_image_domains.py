@@ -8,7 +8,6 @@ import os
 import shutil
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from oodzoo import ImageDomains
@@ -25,33 +24,22 @@ def test_fingerprint_is_that_of_its_definition() -> None:
     assert data.fingerprint == expected
 
 
-def damage(path: Path) -> None:
-    picture = Image.effect_noise((64, 64), 80).convert("RGB")
-    match path.stem:
-        case "empty":
-            path.write_bytes(b"")
-        case "text":
-            path.write_text("this is no picture")
-        case "truncated":
-            picture.save(path)
-            path.write_bytes(path.read_bytes()[:-400])
-        case "float":
-            Image.new("F", (2, 2)).save(path)
-        case "dangling":
-            path.symlink_to("nowhere.png")
-        case "pipe":
-            os.mkfifo(path)
-
-
 def test_unreadable_images_are_named_with_their_reasons(photos: Path) -> None:
-    names = ["empty.jpg", "text.jpg", "truncated.jpg", "truncated.png", "float.tiff"]
+    folder = photos / "day/cat"
+    for name in ("truncated.jpg", "truncated.png"):
+        Image.effect_noise((64, 64), 80).convert("RGB").save(folder / name)
+        (folder / name).write_bytes((folder / name).read_bytes()[:-400])
+    (folder / "empty.jpg").touch()
+    (folder / "text.jpg").write_text("this is no picture")
+    Image.new("F", (2, 2)).save(folder / "float.tiff")
+    (folder / "dangling.png").symlink_to("nowhere.png")
+    os.mkfifo(folder / "pipe.png")
     unread = {
         "day/cat/dangling.png": "No such file or directory",
         "day/cat/pipe.png": "not a regular file",
     }
+    names = ("empty.jpg", "text.jpg", "truncated.jpg", "truncated.png", "float.tiff")
     bad = sorted([*(f"day/cat/{name}" for name in names), *unread])
-    for path in bad:
-        damage(photos / path)
     data = ImageDomains(photos)
     assert data.summary(quick=True).issues == ()  # which opens no image
     summary = data.summary()
@@ -92,23 +80,3 @@ def test_check_reads_the_files_again_once(photos: Path) -> None:
     assert data.summary(quick=True) == quick
     assert data._repr_html_() == quick._repr_html_()
     assert (quick.unreadable, quick.total.n_bytes, quick.total.images) == (None, None, 8)
-
-
-@pytest.mark.parametrize(
-    ("copy", "kinds"),
-    [
-        ("night/cat/copy.png", ["leak"]),
-        ("day/dog/copy.png", ["two labels"]),
-        ("night/dog/copy.png", ["leak", "two labels"]),
-        ("day/cat/copy.png", ["copies"]),
-    ],
-)
-def test_identical_images(photos: Path, copy: str, kinds: list[str]) -> None:
-    assert ImageDomains(photos).check() == []
-    shutil.copy(photos / "day/cat/1.png", photos / copy)
-    for folder in ("day/cat", "night/cat"):  # which are not identical
-        (photos / folder / "empty.png").touch()
-    unreadable, *issues = ImageDomains(photos).check()
-    assert (unreadable.kind, len(unreadable.paths)) == ("unreadable", 2)
-    assert [issue.kind for issue in issues] == kinds
-    assert {issue.paths for issue in issues} == {tuple(sorted(("day/cat/1.png", copy)))}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 from pathlib import Path
@@ -16,7 +15,6 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import find_file, remove_files, write_file
 from oodzoo.data import files
-from oodzoo.data.contents import hashes, inspect, inspect_images, read_contents
 from oodzoo.data.files import (
     MAX_FILE_BYTES,
     EmbeddedFile,
@@ -33,7 +31,6 @@ from oodzoo.data.files import (
 )
 
 CONTENT = b"P6 1 1 255 abc"
-TEXT = "naïve 犬"
 
 
 class Opener:
@@ -110,13 +107,11 @@ def gone() -> RemoteImage:
         (lambda to: FilePart(LocalFile(f"{to}/all"), "x", 20, 9), "the file changed while i", True),
         (lambda to: gone(), "gone.ppm", True),
         (lambda to: to / "none.jpg", "No such file or directory", True),
-        (lambda to: to, "not a regular file", True),
         (lambda to: to / "pipe.jpg", "not a regular file", True),
         *((lambda to, answer=answer: ObjectImage(Opener(answer), 0, "first"), words, transient)
           for answer, words, transient in (
               (KeyError("no row"), "KeyError: 'no row'", True),
               (InputError("row 3 has no image"), "row 3 has no image", True),
-              (OSError(5, "Input/output error"), "Input/output error", True),
               (MemoryError(), "not enough memory", True),
               ("text", "its source gave str instead of bytes", False))),
     ],
@@ -142,33 +137,3 @@ def test_files_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(files, "MAX_FILE_BYTES", len(CONTENT) - 1)
         with pytest.raises(UnreadableImageError, match="the limit is 13"):
             read_bytes(file)
-
-
-def test_facts_of_each_image_in_order(tmp_path: Path) -> None:
-    names = [f"{n}.{['png', 'jpg'][n % 2]}" for n in range(40)]
-    for n, name in enumerate(names):
-        Image.new(["RGB", "L"][n % 2], (3 + n, 5), n + 1).save(tmp_path / name)
-    (tmp_path / "6.png").write_text("this is no picture")
-    (tmp_path / "9.jpg").unlink()
-    given: dict[str, ImageFile] = {name: LocalFile(str(tmp_path / name)) for name in names}
-    calls: list[tuple[int, int]] = []
-    found = inspect_images(list(given.values()), lambda done, total: calls.append((done, total)))
-    assert calls == [(16, 40), (32, 40), (40, 40)]
-    unread = {"9.jpg": "No such file or directory"}
-    not_image = "not an image that Pillow can identify"
-    assert found.problems == {6: not_image, 9: unread["9.jpg"]}
-    contents = [(tmp_path / name).read_bytes() if name not in unread else None for name in names]
-    assert found.digests == tuple(c and hashlib.sha256(c).hexdigest() for c in contents)
-    assert list(found.n_bytes) == [len(content or b"") for content in contents]
-    kinds = [("PNG", "RGB"), ("JPEG", "L")]
-    for n in set(range(40)) - {6, 9}:
-        facts = (found.width[n], found.height[n], found.kinds[found.kind[n]], found.is_grey[n])
-        assert facts == (3 + n, 5, kinds[n % 2], n % 2 == 1)
-    assert not found.width[[6, 9]].any()
-    assert found.hashes(names) == (found.digests, unread)
-    decoded = inspect(given)
-    problems = {path: c.problem for path, c in decoded.items() if c.problem}
-    assert problems == {"6.png": not_image, **unread}
-    assert [c.problem for c in read_contents(list(given.values()))] == list(map(unread.get, names))
-    assert hashes(decoded) == found.hashes(names)
-    assert inspect_images([]).digests == ()

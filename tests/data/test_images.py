@@ -110,12 +110,10 @@ CASES: dict[str, tuple[bytes, list[tuple[int, int, int]]]] = {
     "16-bit PNG": (encoded(Image.fromarray(DEEP), "PNG"), GREYS),
     "16-bit TIFF": (encoded(Image.fromarray(DEEP), "TIFF"), GREYS),
     "16-bit big-endian TIFF": (encoded(Image.fromarray(DEEP.astype(">u2")), "TIFF"), GREYS),
-    "16-bit PGM": (b"P5 4 1 65535\n" + DEEP.astype(">u2").tobytes(), GREYS),
     **{f"TIFF {mode}": (encoded(Image.new("RGB", (4, 4), "white").convert(mode), "TIFF"), [WHITE])
        for mode in ("1", "L", "P", "RGB", "CMYK", "YCbCr")},
     "CMYK JPEG": (encoded(painted("CMYK", (0, 255, 255, 0), size=8), "JPEG"), [(255, 0, 0)]),
     "RGBA PNG": (encoded(LAYERS, "PNG"), [WHITE, BLUE]),
-    "RGBA TIFF": (encoded(LAYERS, "TIFF"), [WHITE, BLUE]),
     "RGBA WEBP": (encoded(LAYERS, "WEBP", lossless=True), [WHITE, BLUE]),
     "half transparent": (encoded(HALF, "PNG"), [(127, 127, 127)]),
     "palette PNG": (encoded(palette(), "PNG", transparency=0), [WHITE, (255, 0, 0)]),
@@ -164,15 +162,6 @@ def test_recorded_orientation_is_applied(kind: str) -> None:
     assert [pixel(deep, 0, y) for y in range(4)] == GREYS
 
 
-def test_each_orientation_moves_the_first_pixel() -> None:
-    image = Image.new("RGB", (2, 2), "black")
-    image.putpixel((0, 0), WHITE)
-    corners = [(0, 0), (1, 0), (1, 1), (0, 1), (0, 0), (1, 0), (1, 1), (0, 1)]
-    for orientation, corner in enumerate(corners, start=1):
-        content = encoded(image, "PNG", exif=turned(orientation))
-        assert pixel(decode(content), *corner) == WHITE
-
-
 @pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # Pillow's own
 @pytest.mark.parametrize("exif", [b"garbage!!", b"", b"II*\0\x08\0\0\0\x05\0\x12\x01"])
 def test_damaged_metadata_do_not_make_an_image_unreadable(exif: bytes) -> None:
@@ -195,10 +184,8 @@ def test_damaged_metadata_do_not_make_an_image_unreadable(exif: bytes) -> None:
         (b"this is no picture\n" * 20, "not an image that Pillow can identify"),
         # Pillow would hand an EPS file, whatever its suffix, to Ghostscript
         (encoded(Image.new("RGB", (4, 4)), "EPS"), "unsupported format EPS; convert it to PNG"),
-        (encoded(Image.new("RGB", (2, 2)), "ICO"), "unsupported format ICO"),
         # 0 to 255, and 0 to 65535, are as likely as each other: a guess would be silent and wrong
         (encoded(Image.new("F", (2, 2)), "TIFF"), "floating-point pixels have no known range"),
-        (encoded(Image.new("I", (2, 2)), "TIFF"), "32-bit pixels have no known range"),
         *((noise(kind, 64)[: len(noise(kind, 64)) // 2], "")
           for kind in ("JPEG", "PNG", "GIF", "BMP", "WEBP")),
     ],

@@ -85,8 +85,6 @@ MANY = [str(row // 20) for row in range(500)]
         ([None] * 61 + ["a"] * 30 + ["b"] * 29, LABELS, "no value for 61 of 120 images"),
         (["big"] * 110 + ["small"] * 10, LABELS,
          "fewer than two of 2 values have 20 images and two classes"),
-        ([label for (label,) in LABELS], LABELS,
-         "fewer than two of 3 values have 20 images and two classes"),
         ([str("abcdef".index(c) // 2) for (c,) in SIX], SIX,
          "a value has 33 % of the classes on average"),
         (MANY, [(c,) for c in "ab" * 250], "25 values, more than 20 are too many domains"),
@@ -108,7 +106,7 @@ def test_columns_that_cannot_be_used(
         ([*["x"] * 50, *["y"] * 40, *[None] * 30], {"unknown": 30, "x": 50, "y": 40}),
     ],
 )
-def test_small_and_missing_values_are_assemble(
+def test_small_and_missing_values_are_joined(
     values: list[str | None], domains: dict[str, int]
 ) -> None:
     found = one(values)

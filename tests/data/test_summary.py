@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import statistics
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from PIL import Image
 from tests.oracles import mixtures
+from tests.sources.kinds import write_mixed
 
 import oodzoo
 from oodzoo.core.html import html_text
-from oodzoo.data.files import LocalFile
-from oodzoo.data.listing import Sample, labels_of
-from oodzoo.data.summary import Summary, label_shift, shift_of_labels, summarise
+from oodzoo.data.listing import Sample
+from oodzoo.data.summary import label_shift, shift_of_labels
 from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent, overlap, spreads
 from oodzoo.tasks import Task
 
@@ -100,25 +98,11 @@ def test_spreads_of_two_domains(day: list[float], night: list[float]) -> None:
     assert overlap(np.array([1.0]), np.array([])) is None
 
 
-def save(path: Path, size: tuple[int, int], color: object = (9, 1, 5), mode: str = "RGB") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size, color).save(path)  # type: ignore[arg-type]
-
-
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Day has images of several sizes and kinds; of night, one is copied and one is of day."""
-    root = tmp_path / "mixed"
-    save(root / "day/cat/1.png", (40, 30))
-    save(root / "day/cat/2.png", (60, 50))
-    save(root / "day/cat/3.jpg", (80, 10), 7, "L")
-    save(root / "day/dog/1.png", (50, 90))
-    (root / "day/dog/text.png").write_text("this is no picture")
-    save(root / "night/cat/1.png", (40, 31))
-    shutil.copy(root / "night/cat/1.png", root / "night/cat/2.png")
-    shutil.copy(root / "day/dog/1.png", root / "night/cat/3.png")
-    save(root / "night/dog/1.png", (40, 32))
-    return root
+    write_mixed(tmp_path)
+    (tmp_path / "day/dog/text.png").write_text("this is no picture")
+    return tmp_path
 
 
 def test_rows(mixed: Path) -> None:
@@ -130,7 +114,7 @@ def test_rows(mixed: Path) -> None:
     day = DomainSummary(
         "day", 5, 2, ClassCount("dog", 2), ClassCount("cat", 3), shift, sizes["day"],
         unreadable=1, copies=0, shared=1, width=Extent(40, 55, 80), height=Extent(10, 40, 90),
-        greyscale=25, formats={"PNG": 3, "JPEG": 1}, modes={"RGB": 3, "L": 1},
+        greyscale=25, formats={"PNG": 2, "JPEG": 2}, modes={"RGB": 2, "CMYK": 1, "L": 1},
     )  # fmt: skip
     night = DomainSummary(
         "night", 4, 2, ClassCount("dog", 1), ClassCount("cat", 3), shift,
@@ -140,7 +124,7 @@ def test_rows(mixed: Path) -> None:
     total = DomainSummary(
         "all", 9, 2, ClassCount("dog", 3), ClassCount("cat", 6), None, sum(sizes.values()),
         unreadable=1, copies=1, shared=2, width=Extent(40, 45, 80), height=Extent(10, 32, 90),
-        greyscale=12.5, formats={"PNG": 7, "JPEG": 1}, modes={"RGB": 7, "L": 1},
+        greyscale=12.5, formats={"PNG": 6, "JPEG": 2}, modes={"RGB": 6, "CMYK": 1, "L": 1},
     )  # fmt: skip
     assert (*summary.domains, summary.total) == (day, night, total)
     assert summary.unreadable == {"day/dog/text.png": "not an image that Pillow can identify"}
@@ -164,7 +148,7 @@ def test_document_frame_and_text(mixed: Path) -> None:
     assert document["counts"]["night"] == {"cat": 3, "dog": 1}
     assert document["summary"][0]["fewest"] == {"label": "dog", "images": 2}
     assert document["summary"][0]["width"] == {"smallest": 40, "median": 55, "largest": 80}
-    assert document["total"]["modes"] == {"RGB": 7, "L": 1}
+    assert document["total"]["modes"] == {"RGB": 6, "L": 1, "CMYK": 1}
     assert document["unreadable"] == summary.unreadable
     assert document["identical"][0] == ["day/dog/1.png", "night/cat/3.png"]
     kinds = [warning["kind"] for warning in document["warnings"]]
@@ -181,24 +165,12 @@ def test_document_frame_and_text(mixed: Path) -> None:
     assert list(summary.to_frame()["copies"]) == [0, 1]
 
 
-def labelled(task: Task, domains: dict[str, list[str]]) -> Summary:
-    samples = [
-        Sample(f"{domain}/{at}", domain, label)
-        for domain, labels in domains.items()
-        for at, label in enumerate(labels)
-    ]
-    counts = {domain: dict.fromkeys(task.outputs, 0) for domain in domains}
-    for sample in samples:
-        for name in labels_of(task, sample.label):
-            counts[sample.domain][name] += 1
-    files = [LocalFile(sample.path) for sample in samples]
-    return summarise(samples, files, counts, task=task)
-
-
 def test_summary_of_numbers() -> None:
-    task = Task("regression", ("age",))
-    day, night = [f"{at}.5" for at in range(10)], [f"{at}.5" for at in range(50, 70)]
-    summary = labelled(task, {"day": day, "night": night})
+    ages = [at + 0.5 for at in (*range(10), *range(50, 70))]
+    domains = ["day"] * 10 + ["night"] * 20
+    frame = pytest.importorskip("pandas").DataFrame({"age": ages})
+    data = oodzoo.ImageDomains([b"image"] * 30, labels=frame, domains=domains)
+    summary = data.summary(quick=True)
     head, row = (line.split() for line in str(summary).splitlines()[:2])
     assert head == ["domain", "images", "age", "age", "range"]
     assert row == ["day", "10", "5", "±", "2.87", "0.5", "to", "9.5"]

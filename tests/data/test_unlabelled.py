@@ -69,23 +69,18 @@ def test_images_nested_in_any_way(new: Path, write_image: WriteImage) -> None:
     ("given", "name", "words"),
     [
         ("nowhere", None, "no such folder: 'nowhere'; give a folder of images, or NAME=FOLDER to"),
-        ("loop", None, "no such folder: 'loop'"),
         ("a\0b", None, "no such folder: 'a\\x00b'"),
         ("", None, "no such folder: ''; "),  # not the working folder
         ("new/1.png", None, "'new/1.png' is a file; give a folder of images"),
         ("empty", None, "no image found in 'empty' or the folders below it"),
         ("new", "", "'new' have an empty name, ''; give one as NAME=FOLDER"),
-        ("=new", None, "'new' have an empty name, ''"),
-        ("a=", None, "no such folder: ''"),
         ("a=b", None, "no such folder: 'b'"),
-        ("a=new/1.png", None, "'new/1.png' is a file"),
         (Path("a=new"), None, "no such folder: 'a=new'"),  # a path is never split
     ],
 )
 def test_folders_that_are_refused(
     new: Path, given: str | Path, name: str | None, words: str
 ) -> None:
-    (new.parent / "loop").symlink_to("loop")
     (new.parent / "empty/roll").mkdir(parents=True)
     (new.parent / "empty/roll/2.txt").write_text("no image")
     assert words in refusal(given, name)

@@ -64,15 +64,11 @@ Expected = list[tuple[str, str]]
 @pytest.mark.parametrize(
     ("found", "expected"),
     [
-        (identical(SAMPLES, "abcde"), []),
         (identical(SAMPLES[:2], [EMPTY, EMPTY]), []),  # empty files are not identical
         (identical(GROUPED, "xx"), []),  # copies of one group
         (identical([*GROUPED, Sample("c", "day", "cat", "h")], "xxx"), [
             ("copies", ("3 images are identical to others of the same domain and class: 'a' = 'b' "
              "= 'c'"))]),
-        (identical(SAMPLES, "aabcc"), [
-            ("copies", ("4 images are identical to others of the same domain and class: "
-             "'day/cat/1' = 'day/cat/2', 'night/cat/1' = 'night/cat/2'"))]),
         (identical(SAMPLES, "abaac"), [
             ("leak", ("leak between domains: 3 images are identical to images of other domains: "
              "'day/cat/1' = 'day/dog/1' = 'night/cat/1'; leave-one-domain-out results will be too "
@@ -83,11 +79,6 @@ Expected = list[tuple[str, str]]
             ("leak", ("leak between domains: 10 images are identical to images of other domains: "
              "'day/0' = 'night/0', 'day/1' = 'night/1', 'day/2' = 'night/2', and 2 more; "
              "leave-one-domain-out results will be too optimistic"))]),
-        (identical(PAIRS, "x" * 10), [
-            ("leak", ("leak between domains: 10 images are identical to images of other domains: "
-             "'day/0' = 'night/0' = 'day/1' = …; leave-one-domain-out results will be too "
-             "optimistic"))]),
-        (issues.unreadable_images({}), []),
         (issues.unreadable_images({"a": "truncated", "b": "empty", "c": "empty"}), [
             ("unreadable", "3 images cannot be read: 'b' and 1 more: empty; 'a': truncated")]),
         (issues.unreadable_images({str(n): f"reason {n}" for n in range(9)}), [
@@ -96,7 +87,6 @@ Expected = list[tuple[str, str]]
         (listed(*(["empty class", f"'day/{n}' has no images"] for n in range(5)), ["new", "x"]), [
             ("empty class", ("'day/0' has no images; 'day/1' has no images; 'day/2' has no images; "
              "and 2 more")), ("new", "x")]),
-        (issues.missing_classes({"c": COUNTS["c"]}), []),
         (issues.missing_classes(COUNTS), [
             ("one class", "domain 'b' has images of one class only, 'cat'"),
             ("missing class", ("domain 'a' has no images of class 'cow'; domain 'd' has no images "
@@ -122,22 +112,17 @@ Expected = list[tuple[str, str]]
         (issues.constant_numbers(spread()), [
             ("constant", "'age' is 2 in all images of domain 'night'")]),
         (issues.different_ranges(spread(25.0)), []),
-        (issues.different_ranges(spread(None)), []),
         (issues.different_ranges(spread(24.9)), [
             ("ranges", ("ranges of numbers hardly overlap: 'age' is 1 to 3 in 'day', where 25 % of "
              "the values are as in the other domains"))]),
         (similar("House dog", "house dog"), [
             ("similar classes", "names of classes look alike: 'House' and 'house'")]),
-        (similar("sea-lion Sea_Lion"), [
-            ("similar classes", "names of classes look alike: 'Sea_Lion' and 'sea-lion'")]),
         *((similar(f"{right} house", f"{wrong} house"), [
             ("similar classes", "names of classes look alike: " + " and ".join(map(repr, sorted(
                 (right, wrong)))))])
-          for right, wrong in (("dog", "dgo"), ("dog", "dogs"), ("elephant", "elefant"),
-            ("elephant", "lephant"), ("giraffe", "girafe"))),
+          for right, wrong in (("dog", "dgo"), ("dog", "dogs"), ("elephant", "elefant"))),
         (similar("cat bat", "cat bat"), []),  # a domain has both, so they differ
         (similar("lot1 x", "lot2 x"), []),  # numbers tell apart
-        (similar("0 8", "0 9"), []),
         (similar("ox dog", "ax dog"), []),  # too short to tell
         (similar("a1b a2c a3d a4e a5f a6g a7h", "A1B A2C A3D A4E A5F A6G A7H"), [
             ("similar classes", ("names of classes look alike: 'A1B' and 'a1b', 'A2C' and 'a2c', "

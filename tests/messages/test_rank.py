@@ -35,12 +35,10 @@ def put(value: float) -> Any:
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (({}, Y, D), "got an empty dict"),
         ((F, Y, None), "need the label"),
         ((F["a"], Y, D), "features must be a dict .* got ndarray"),
         (({"a": F["a"][:, 0]}, Y, D), r"must be \(n, d\)"),
         ((put(np.nan), Y, D), "'a', domain 'd0'.*is NaN"),
-        ((put(np.inf), Y, D), "is infinite"),
         ((F, Y, np.full(len(Y), "x")), "at least 2 domains are needed .* got 1: 'x'"),
         ((F, Y + 0.5, D), "could be classes or numbers to predict; say which with"),
         ((F, [None, *Y.astype(str)[1:]], D), "got None"),
@@ -66,7 +64,6 @@ TARGET = dict.fromkeys(F, F["a"][:30])
 @pytest.mark.parametrize(
     ("data", "options", "says"),
     [
-        ((F, Y, D), {"score": "logmee"}, "unknown score 'logmee'; did you mean logme"),
         ((F, Y, D), {"stability": "mild"}, "'mild'; expected one of robust, paper"),
         *(
             ((F, Y, D), {"score": score, "target": TARGET}, f"score 'unseen' only, got '{score}'")
@@ -83,10 +80,7 @@ TARGET = dict.fromkeys(F, F["a"][:30])
             ((F, Y, D), {"domain_weights": weights}, says)
             for weights, says in (
                 ({"d": 1}, "unknown domain 'd'; did you mean d"),
-                ({"xyz": 1}, "unknown domain 'xyz'; expected one of d0, d1, d2, d3"),
                 ({"d0": -1}, "domain 'd0' must be a finite number of at least 0, got -1"),
-                ({"d0": float("nan")}, "got nan"),
-                ({"d0": None}, "got None"),
                 (dict.fromkeys(("d0", "d1", "d2", "d3"), 0.0), "all domains are 0"),
                 ([1, 1, 1], "must be a dict {domain: weight}, got list"),
             )

@@ -135,10 +135,6 @@ def one(X: Any) -> float:
     return 0.0
 
 
-def keyword(X: Any, y: Any, *, domains: Any) -> float:
-    return 0.0
-
-
 def logme(X: Any, y: Any) -> float:
     return 0.0
 

@@ -211,7 +211,6 @@ def labelled(labels: list[Any], name: str = "label") -> Made:
     (labelled([1.5] * 8), {}, "is constant: 1.5 in all 8 samples"),
     (labelled([*AGES[:5], "", *AGES[6:]]), {}, "photos.csv', line 7: no label in"),
     (labelled([*AGES[:5], "tall", *AGES[6:]]), {}, "line 7: the label 'tall' is not a number, as"),
-    (labelled([*AGES[:5], "nan", *AGES[6:]]), {"task": "regression"}, "line 7: the label is 'nan'"),
     (labelled(AGES), {"columns": {"label": "label+label"}}, "name the column 'label' twice"),
     (labelled(["a|b", "b"] * 4), {}, "such as 'a|b' could be"),
     (labelled(["a|b"] * 8), {"task": "multilabel"}, "has the same labels in all 8 samples"),
@@ -353,8 +352,6 @@ KEYED = ("1.png", "1.cls", "1.domain")
     *((member("d/c/2.png", linkname=target), {}, "'a.tar': the member 'd/c/2.png' is a link to a f")
       for target in ("/nowhere/1.png", "2.png")),
     (tar("."), {}, "name leads outside: '.'"),
-    (raw("x.tar", b"path,domain,label\n" * 100), {}, "'x.tar' is not a tar file"),
-    (raw("x.tar", b"\x1f\x8b123"), {}, "'x.tar' is compressed, and images are read from it in any"),
 )  # fmt: skip
 def test_tar_archives(source: Any, options: dict[str, Any], words: str) -> None:
     assert words in refusal(source, **options)
@@ -453,8 +450,6 @@ def test_data_sets_of_pytorch() -> None:
     stream: Any = type("Stream", (data.IterableDataset,), {"__iter__": lambda self: iter([])})
     assert "'Stream' is an iterable data set, which cannot be read at a pos" in refusal(stream())
     assert "'Dataset' has no length; give it __len__" in refusal(data.Dataset())
-    empty = data.Subset(tensors, [])
-    assert "'Subset' has no images" in refusal(empty, domains=[])
     images: Any = type("Environments", (data.Dataset,), {"ENVIRONMENTS": ("D", "N")})()
     images.datasets = [tensors] * 3
     assert "has 3 environments, but ENVIRONMENTS names 2: 'D', 'N'" in refusal(images)
@@ -496,7 +491,6 @@ def test_data_sets_of_hugging_face() -> None:
         (renamed, {"domains": [0, 1] * 4}, "has no column 'label', it has 'image', 'kind', 'site'"),
         (rows.select([]), {}, "'Dataset' has no images"),
         (unknown, {}, "row 2: the label is missing"),
-        (rows, {"root": "photos"}, "root= is not used with 'Dataset': its images are not given by"),
     ):
         assert words in refusal(source, **options)
     rows.save_to_disk("saved")

@@ -66,46 +66,28 @@ def written(folder: Path, change: Change) -> Path:
     [
         (lambda c: c.pop("schema"), "schema None, .* write it again with"),
         (lambda c: c["data"].pop("name"), "'data' must have the 'name'"),
-        (lambda c: c.update(data=3), "must have an object 'data', got 3"),
         (lambda c: c.pop("accuracy"), "must have an object 'accuracy', got None"),
         (lambda c: c["accuracy"].update(z=float("nan")), "NaN|must be a percentage, got nan"),
-        (lambda c: c["accuracy"].update(z=True), "must be a percentage, got True"),
         (lambda c: c["models"].pop(), "'models' must list the models"),
         (lambda c: c.update(models=["z"], accuracy={"z": 1}), "has 1 model; at least 2"),
         (lambda c: c.update(scores={}), "'scores' is empty"),
-        (lambda c: c["scores"].update(one=7), "score 'one' must be an object, got 7"),
         (lambda c: ONE(c).pop("values"), "score 'one' must have an object 'values'"),
         (lambda c: ONE(c)["values"].update(w=1), "'one' has an unknown model 'w'"),
         (lambda c: ONE(c).update(title=4), "title of 'one' must be a string"),
         (lambda c: ONE(c).update(weighted_tau=None), "weighted_tau of 'one' is None"),
         (lambda c: ONE(c)["values"].update(z=9), "'z' is 9, but its mean .* 2.0; the fi"),
         (lambda c: c["accuracy"].update(z=51), "'z' is 51.0, but its mean .* 50.0; the file was"),
-        (lambda c: c.update(accuracy_by_domain=1), "have an object 'accuracy_by_domain', got 1"),
         (lambda c: c["accuracy_by_domain"].update(a=1), "must have an object 'a', got 1"),
         (lambda c: c["accuracy_by_domain"]["a"].pop("z"), "models of 'a' must be those in"),
-        (lambda c: c["accuracy_by_domain"]["a"].update(z=-1), "'a': the accuracy of 'z' must be a"),
-        (lambda c: ONE(c)["values_by_domain"].pop("a"), "must have the domains of"),
         (lambda c: ONE(c)["values_by_domain"]["a"].update(z="1"), "null, got '1'"),
         (lambda c: c.update(resamples=0), "'resamples' must be an integer from 1"),
         (lambda c: c.update(seed=-1), "'seed' must be an integer from 0"),
         (lambda c: c.update(left_out=[1]), "must have an object 'left_out'"),
-        (lambda c: c.update(left_out={"two": 1}), "'left_out' of 'two'"),
     ],
 )
 def test_results(change: Change, says: str, tmp_path: Path) -> None:
     path = written(tmp_path, change)
     assert refused(says, load, path).startswith(f"the result '{path}'")
-
-
-def test_computed_keys_are_optional_and_files_may_be_damaged(tmp_path: Path) -> None:
-    def without(content: dict[str, Any]) -> None:
-        for score in content["scores"].values():
-            del score["tau"], score["interval"]
-
-    assert load(written(tmp_path, without)) == BED
-    refused("cannot read the result", load, tmp_path / "absent.json")
-    (tmp_path / "r.json").write_text("{")
-    refused("is damaged", load, tmp_path / "r.json")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +97,6 @@ def test_computed_keys_are_optional_and_files_may_be_damaged(tmp_path: Path) -> 
         (read_values, "model,a,a\nbest,1,2\n", "duplicate score names: a, a"),
         (read_values, "model,a\nbest,1,2\n", "row 2: expected 2 cells, got 3"),
         (read_values, "model,a\nbest,x\n", "row 2: 'x' is not a number"),
-        (read_values, "model,a\nbest,inf\n", "row 2: 'inf' is not a finite number"),
         (read_values, "model,a\nbest,1\nbest,1\n", "row 3: duplicate model 'best'"),
         (read_timm_results, "model,top5\na,1\n", "columns model and top1, got 'model,top5'"),
         (read_timm_results, "model,top1\na,1\nb,101\n", "row 3: top1 must be a percentage, got"),
@@ -153,9 +134,6 @@ def test_tables(
             ((source(),), {"values": {name: {model: value}}}, says)
             for name, model, value, says in (
                 ("zood", "best", 1.0, "'zood' is reserved"),
-                ("zood_paper", "best", 1.0, "'zood_paper' is reserved"),
-                ("logme", "best", 1.0, "'logme' is reserved"),
-                ("feature_dim", "best", 1.0, "'feature_dim' is reserved"),
                 ("mine", "nobody", 1.0, "no such model: 'nobody'"),
                 ("mine", "best", float("nan"), "value of 'best' is not finite: nan"),
                 ("my own", "best", 1.0, "got 'my own'"),

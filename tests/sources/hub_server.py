@@ -99,10 +99,10 @@ def _entry(path: Path, repository: Path) -> dict[str, object]:
 
 
 @contextmanager
-def serving(root: Path) -> Iterator[str]:
+def serving(root: Path, handler: type[Handler] = Handler) -> Iterator[str]:
     """Serve the data sets of a folder; yields the address."""
-    Handler.root = root
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    handler.root = root
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()

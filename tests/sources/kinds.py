@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
+import shutil
 import tarfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -20,8 +19,6 @@ from PIL import Image
 import oodzoo
 from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.data.images import decode
-from oodzoo.extraction.config import Extraction, ExtractionConfig
-from oodzoo.extraction.extract import run_extraction
 
 
 class Given(NamedTuple):
@@ -59,6 +56,26 @@ def write_parquet(path: Path, columns: Any, **options: Any) -> Path:
     table = columns if isinstance(columns, arrow.Table) else arrow.table(columns)
     pytest.importorskip("pyarrow.parquet").write_table(table, path, **options)
     return path
+
+
+def save_image(
+    path: Path, size: tuple[int, int], colour: Any = (9, 1, 5), kind: str = "RGB"
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(kind, size, colour).save(path)
+
+
+def write_mixed(root: Path) -> Path:
+    """Images of several sizes and kinds; one is copied, and one is in both domains."""
+    save_image(root / "day/cat/1.png", (40, 30))
+    save_image(root / "day/cat/2.jpg", (60, 50), (9, 1, 5, 0), "CMYK")
+    save_image(root / "day/cat/3.jpg", (80, 10), 7, "L")
+    save_image(root / "day/dog/1.png", (50, 90))
+    save_image(root / "night/cat/1.png", (40, 31))
+    shutil.copy(root / "night/cat/1.png", root / "night/cat/2.png")
+    shutil.copy(root / "day/dog/1.png", root / "night/cat/3.png")
+    save_image(root / "night/dog/1.png", (40, 32))
+    return root
 
 
 # --- tables: a column `path` with places of files, and any others -----------------------------
@@ -153,15 +170,6 @@ def folder(data: oodzoo.ImageDomains, to: Path) -> Given:
     return Given(data.root, {})
 
 
-def hf_on_disk(data: oodzoo.ImageDomains, to: Path) -> Given:
-    """A data set of Hugging Face with a column of class labels, saved to disk."""
-    datasets = pytest.importorskip("datasets")
-    dataset = hf_dataset(columns_of(data), to)
-    labelled = dataset.cast_column("label", datasets.ClassLabel(names=list(data.classes)))
-    labelled.save_to_disk(to / "saved")
-    return Given(to / "saved", {})
-
-
 def image_folders(data: oodzoo.ImageDomains, to: Path) -> Given:
     """One ImageFolder of torchvision for each domain."""
     image_folder = torchvision("datasets").ImageFolder
@@ -248,7 +256,7 @@ WITH_FILES: dict[str, Make] = {
     "CSV": table("CSV"),
     "DataFrame": table("pandas"),
     "HF in memory": table("HF in memory"),
-    "HF on disk": hf_on_disk,
+    "HF on disk": table("HF on disk"),
     "ImageFolder": image_folders,
     "class folders": class_folders,
     "Parquet": parquet,
@@ -331,16 +339,11 @@ def parquet_struct(data: oodzoo.ImageDomains, to: Path) -> Any:
     columns = relative(data)
     pairs = zip(columns["image"], columns.pop("path"), strict=True)
     image = [{"bytes": content, "path": path} for content, path in pairs]
-    return write_parquet(to / "x.parquet", {**columns, "image": image}, row_group_size=3)
-
-
-@variant("Parquet dictionaries")
-def parquet_dictionaries(data: oodzoo.ImageDomains, to: Path) -> Any:
-    table = pytest.importorskip("pyarrow").table(relative(data))
+    table = pytest.importorskip("pyarrow").table({**columns, "image": image})
     for name in ("label", "domain"):
         encoded = table[name].dictionary_encode()
         table = table.set_column(table.schema.get_field_index(name), name, encoded)
-    return write_parquet(to / "x.parquet", table)
+    return write_parquet(to / "x.parquet", table, row_group_size=3)
 
 
 @variant("Parquet structs of paths")
@@ -351,31 +354,6 @@ def parquet_structs_of_paths(data: oodzoo.ImageDomains, to: Path) -> Any:
     kind = arrow.struct({"bytes": arrow.binary(), "path": arrow.string()})
     table = {k: arrow.array(v, kind if k == "image" else None) for k, v in columns.items()}
     return write_parquet(Path(data.name) / "x.parquet", table)
-
-
-@variant("GNU tar")
-def gnu_tar(data: oodzoo.ImageDomains, to: Path) -> Any:
-    tar = ["tar", "--format=gnu", "-cf", str(to / "x.tar"), "."]
-    subprocess.run(tar, check=True, cwd=data.name)
-    return to / "x.tar"
-
-
-@variant("WebDataset")
-def webdataset(data: oodzoo.ImageDomains, to: Path) -> Any:
-    package = pytest.importorskip("webdataset")
-    with package.ShardWriter(str(to / "x-%06d.tar"), maxcount=2, verbose=0) as writer:
-        for i, sample in enumerate(data.samples):
-            key, suffix = f"{i:06d}", Path(sample.path).suffix[1:]
-            extra = {"json": {"domain": sample.domain}, "cls": sample.label.encode()}
-            writer.write({"__key__": key, suffix: data.open(i), **extra})
-    return to / "x-{000000..000003}.tar"
-
-
-@variant("paths")
-def paths(data: oodzoo.ImageDomains, to: Path) -> Any:
-    columns = columns_of(data)
-    given = {"labels": columns["label"], "domains": columns["domain"]}
-    return Given(np.array(columns["path"]), given)
 
 
 @variant("Series")
@@ -404,46 +382,3 @@ def concat_dataset(data: oodzoo.ImageDomains, to: Path) -> Any:
     domains = [domain for domain, m in zip(data.domains, n, strict=True) for _ in range(m)]
     both = torch.Subset(torch.Subset(torch.ConcatDataset(folders), order), np.array(order))
     return Given(both, {"domains": domains})
-
-
-@variant("DomainBed")
-def domainbed(data: oodzoo.ImageDomains, to: Path) -> Any:
-    base: Any = pytest.importorskip("torch").utils.data.Dataset
-    environments = type("Environments", (base,), {"ENVIRONMENTS": ("D", "N")})()
-    environments.datasets = list(image_folders(data, to).source.values())
-    return environments
-
-
-# --- outcomes ---------------------------------------------------------------------------------
-
-
-class Outcome(NamedTuple):
-    """What an extraction leads to, without the times that it took."""
-
-    labels: dict[str, list[int]]
-    features: dict[str, dict[str, bytes]]
-    """By model and domain; in the order of the images."""
-    ranking: list[Any]
-
-
-def outcome(store: oodzoo.FeatureStore) -> Outcome:
-    """Collect all that must be equal, bit for bit."""
-    ranked = oodzoo.rank(store)
-    untimed = [replace(row, milliseconds=None, pareto_optimal=False) for row in ranked.rows]
-    return Outcome(
-        {domain: store.labels(domain).tolist() for domain in store.domains},
-        {
-            model: {
-                domain: store.features(model, domain).tobytes()
-                + store.logits(model, domain).tobytes()
-                for domain in store.domains
-            }
-            for model in store.models
-        },
-        untimed,
-    )
-
-
-def extract(data: oodzoo.ImageDomains, zoo: Any, store: Path) -> Extraction:
-    """Extract the features that a store lacks, and say what was done."""
-    return run_extraction(data, zoo, store, ExtractionConfig(device="cpu"))[1]

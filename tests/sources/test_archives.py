@@ -9,13 +9,10 @@ import subprocess
 import tarfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from tests.s3 import Bucket
 from tests.sources.kinds import write_parquet, write_tar
 
@@ -87,10 +84,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path | Url:
     ("given", "expected"),
     [
         ("", ["a-0.tar", "a-1.tar", "a-2.TAR", "b.tar"]),
-        ("b.tar", ["b.tar"]),
         ("a-?.tar", ["a-0.tar", "a-1.tar"]),
-        ("a-[1-9].tar", ["a-1.tar"]),
-        ("a-{0..1}.tar", ["a-0.tar", "a-1.tar"]),
         ("{b,a-?,a-1}.tar", ["b.tar", "a-0.tar", "a-1.tar"]),
         ("d*/c.tar", ["c.tar"]),
         ("c.tar", "no such file: '.*c.tar'$"),
@@ -149,22 +143,14 @@ BOM = "c".encode("utf-8-sig")
 @pytest.mark.parametrize(
     ("parts", "columns", "expected", "task"),
     [
-        ({"cls": b"3\n", "domain": b"x"}, None, ("x", "3", None), CLASSIFICATION),
         ({"cls": b"3", "domain_txt": b" x "}, None, ("x", "3", None), CLASSIFICATION),
-        ({"label_txt": b"c", "domain_txt": b"x"}, None, ("x", "c", None), CLASSIFICATION),
         ({"label": b"c", "domain": b"x", "group": b"g"}, None, ("x", "c", "g"), CLASSIFICATION),
-        ({"json": {"label": 3, "domain": "x", "group": "g"}}, None, ("x", "3", "g"),
-         CLASSIFICATION),
         ({"cls": b"3", "json": {"label": "no", "domain": 1}}, None, ("1", "3", None),
          CLASSIFICATION),
-        ({"json": {"y": True, "site": "x"}}, {"label": "json.y", "domain": "json.site"},
-         ("x", "True", None), CLASSIFICATION),
         ({"meta_json": {"a": {"b": "c"}}}, {"label": "meta.json.a.b", "domain": "meta.json.a.b"},
          ("c", "c", None), CLASSIFICATION),
         ({"txt": BOM, "site_TXT": b"x"}, {"label": "txt", "domain": "site.txt"}, ("x", "c", None),
          CLASSIFICATION),
-        ({"json": {"label": "c", "domain": "x", "patient": 7}}, {"group": "json.patient"},
-         ("x", "c", "7"), CLASSIFICATION),
         ({"json": {"label": ["c", "a"], "domain": "x"}}, None, ("x", '["a", "c"]', None), SEVERAL),
         ({"json": {"label": 1.5, "domain": "x"}}, None, ("x", "1.5", None), NUMBER),
         ({"json": {"label": [1.5, 2], "domain": "x"}}, None, ("x", "1.5 2.0", None), NUMBERS),
@@ -265,20 +251,6 @@ def test_members_that_are_no_files_or_no_plain_ones(tmp_path: Path) -> None:
         assert "'1.png' is stored with holes" in refusal(lambda: list_members(path, ""))
 
 
-@given(st.integers(0, 3071), st.binary(min_size=1, max_size=12))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_damaged_archives_are_read_or_refused(two: Path, at: int, content: bytes) -> None:
-    write_tar(two, TWO)
-    damaged = bytearray(two.read_bytes())
-    damaged[at : at + len(content)] = content
-    two.write_bytes(damaged)
-    members: list[Member] = []
-    with suppress(InputError):
-        members = list_members(two, "the tar")
-    assert len(members) <= 2
-    assert all(0 < member.offset <= member.offset + member.size <= 2560 for member in members)
-
-
 # --- Parquet --------------------------------------------------------------------------------------
 
 
@@ -307,7 +279,7 @@ def test_numbers_without_a_class(photos: Path, columns: Columns, number: int, wo
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[", "null", "[1]", '{"info": {"features": {"label": {"names": 3}}}}', "[" * 99999]
+    "text", ["", "null", "[1]", '{"info": {"features": {"label": {"names": 3}}}}', "[" * 99999]
 )
 def test_metadata_that_are_no_classes(photos: Path, columns: Columns, text: str) -> None:
     table = pytest.importorskip("pyarrow").table(columns)

@@ -14,7 +14,6 @@ from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.sources.folder import images_below, list_images
 
 WriteImage = Callable[[Path], Path]
-CLASSES = ("cat", "dog")
 
 
 def paths(data: ImageDomains) -> list[str]:
@@ -23,11 +22,8 @@ def paths(data: ImageDomains) -> list[str]:
 
 def issues(folder: Path) -> list[Issue]:
     """What the source has found, and the classes that a domain lacks."""
-    return [
-        issue
-        for issue in ImageDomains(folder).summary(quick=True).issues
-        if issue.kind != "missing class"
-    ]
+    found = ImageDomains(folder).summary(quick=True).issues
+    return [issue for issue in found if issue.kind != "missing class"]
 
 
 def test_images_at_any_depth_with_any_name(photos: Path, write_image: WriteImage) -> None:

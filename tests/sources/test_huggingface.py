@@ -96,19 +96,18 @@ def test_pixels() -> None:
         assert np.asarray(decode(images.open(1))).tolist() == pixels[1].tolist()
 
 
-CASES = {
-    "all": "hf://datasets/ada/photos",
-    "split": "hf://datasets/ada/photos?split=train",
-    "commit": "hf://datasets/ada/photos@0123456789abcdef0123456789abcdef01234567",
-    "revision": "hf://datasets/ada/photos@v2",
-    "config": "hf://datasets/ada/photos?config=large",
-    "no such split": "hf://datasets/ada/photos?split=val",
-    "configs": "hf://datasets/ada/sizes",
-    "one config": "hf://datasets/ada/sizes?config=small",
-    "unknown": "hf://datasets/ada/fotos",
-    "gated": "hf://datasets/ada/gated",
-    "script": "hf://datasets/ada/script",
-    "empty": "hf://datasets/ada/empty",
+ADA = "hf://datasets/ada/"
+LOADED = ["photos", "photos@0123456789abcdef0123456789abcdef01234567", "photos?split=train"]
+LOADED += ["sizes?config=small"]
+REFUSED = {
+    "photos@v2": ["'ada/photos' has no revision 'v2'"],
+    "photos?config=large": ["BuilderConfig 'large' not found", "choose one with ?config=NAME"],
+    "sizes": ["'small', 'big'", "choose one with ?config=NAME"],
+    "photos?split=val": ['Unknown split "val"', "'train', 'test'", "?split=NAME"],
+    "fotos": ["'ada/fotos' does not exist on the Hugging Face Hub, or is private"],
+    "gated": ["'ada/gated' is gated", "hf auth login"],
+    "script": ["'ada/script' needs its own script", "refused", "@refs%2Fconvert%2Fparquet"],
+    "empty": ["cannot load the data set 'ada/empty'"],
 }
 
 OPEN = """
@@ -176,49 +175,24 @@ def open_urls(folder: Path, urls: list[str], **environment: str) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What opening each of the cases leads to: a description, or the message of an error."""
-    root, folder = tmp_path_factory.mktemp("hub"), tmp_path_factory.mktemp("work")
-    write_data_sets(root)
-    with serving(root) as hub:
-        results = open_urls(folder, list(CASES.values()), HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
-    assert sorted(path.name for path in folder.iterdir()) == ["home"]
-    return dict(zip(CASES, results, strict=True))
-
-
-def test_images_have_the_bytes_of_the_files(opened: dict[str, Any]) -> None:
-    expected = {hashlib.sha256(content(n)).hexdigest() for n in range(12)}
-    assert opened["all"][:5] == [12, "day", "night", "cat", "dog"]
-    assert set(opened["all"][5:]) == expected
-    assert opened["commit"] == opened["all"]
-    assert opened["split"][0] == opened["one config"][0] == 8
-
-
-@pytest.mark.parametrize(
-    ("case", "words"),
-    [
-        ("revision", ["'ada/photos' has no revision 'v2'"]),
-        ("config", ["BuilderConfig 'large' not found", "choose one with ?config=NAME"]),
-        ("configs", ["'small', 'big'", "choose one with ?config=NAME"]),
-        ("no such split", ['Unknown split "val"', "'train', 'test'", "?split=NAME"]),
-        ("unknown", ["'ada/fotos' does not exist on the Hugging Face Hub, or is private"]),
-        ("gated", ["'ada/gated' is gated", "hf auth login"]),
-        ("script", ["'ada/script' needs its own script", "refused", "@refs%2Fconvert%2Fparquet"]),
-        ("empty", ["cannot load the data set 'ada/empty'"]),
-    ],
-)
-def test_what_cannot_be_loaded(opened: dict[str, Any], case: str, words: list[str]) -> None:
-    message = opened[case]
-    assert isinstance(message, str)
-    assert "\n" not in message
-    for word in words:
-        assert word in message
+def test_data_sets_of_the_hub(tmp_path: Path) -> None:
+    write_data_sets(tmp_path / "hub")
+    urls = [ADA + name for name in (*LOADED, *REFUSED)]
+    with serving(tmp_path / "hub") as hub:
+        opened = open_urls(tmp_path / "work", urls, HF_ENDPOINT=hub, HF_HUB_OFFLINE="0")
+    assert [path.name for path in (tmp_path / "work").iterdir()] == ["home"]
+    whole, commit, split, config, *messages = opened
+    assert whole[:5] == [12, "day", "night", "cat", "dog"]
+    assert set(whole[5:]) == {hashlib.sha256(content(n)).hexdigest() for n in range(12)}
+    assert (commit, split[0], config[0]) == (whole, 8, 8)
+    for message, words in zip(messages, REFUSED.values(), strict=True):
+        assert isinstance(message, str)
+        assert "\n" not in message
+        assert all(word in message for word in words), message
 
 
 def test_without_a_connection(tmp_path: Path) -> None:
     (tmp_path / "ada/here").mkdir(parents=True)
-    urls = [f"hf://datasets/ada/{name}" for name in ("photos", "here")]
-    absent, here = open_urls(tmp_path, urls, HF_HUB_OFFLINE="1")
+    absent, here = open_urls(tmp_path, [f"{ADA}photos", f"{ADA}here"], HF_HUB_OFFLINE="1")
     assert absent.startswith("cannot reach the Hugging Face Hub for the data set 'ada/photos'")
     assert here.startswith("datasets would read the local folder 'ada/here' instead of")

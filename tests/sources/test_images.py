@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -10,34 +9,26 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from tests.fixtures import draw_digits
-from tests.s3 import Bucket
 from tests.sources.kinds import (
     DECODED,
     TABLES,
     VARIANTS,
     WITH_FILES,
     Given,
-    Outcome,
     columns_of,
-    extract,
-    outcome,
-    tars,
+    save_image,
+    write_mixed,
 )
 
-import oodzoo
-from oodzoo import ImageDomains
+from oodzoo import ImageDomains, extract
 from oodzoo.core.errors import NoDomainsError
 from oodzoo.data.images import decode
 from oodzoo.tasks import Task
-from oodzoo.zoo import ModelSpec
 
 ALL = {**WITH_FILES, **VARIANTS, **DECODED}
-LOCAL = {"folder", "CSV", "DataFrame", "ImageFolder", "class folders", "HF paths", "paths",
-         "Series", "pairs by domain", "ConcatDataset", "DomainBed",
-         "Parquet structs of paths"}  # fmt: skip
-NAMED = {*LOCAL, "GNU tar", "URL", "object", "tar of a folder", "frame of bytes",
-         "Parquet struct", "Parquet dictionaries"}  # fmt: skip
+LOCAL = {"folder", "CSV", "DataFrame", "ImageFolder", "class folders", "HF paths", "Series",
+         "pairs by domain", "ConcatDataset", "Parquet structs of paths"}  # fmt: skip
+NAMED = {*LOCAL, "URL", "object", "tar of a folder", "frame of bytes", "Parquet struct"}
 """Kinds whose samples have the paths of the folder."""
 
 Table = dict[str, list[Any]]
@@ -46,24 +37,9 @@ every_source = pytest.mark.parametrize("name", ALL)
 every_table = pytest.mark.parametrize("kind", TABLES)
 
 
-def save(path: Path, size: tuple[int, int], colour: Any = (9, 1, 5), mode: str = "RGB") -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.new(mode, size, colour).save(path)
-
-
 @pytest.fixture
 def mixed(tmp_path: Path) -> Path:
-    """Images of several sizes and kinds; one is copied, and one is in both domains."""
-    root = tmp_path / "mixed"
-    save(root / "day/cat/1.png", (40, 30))
-    save(root / "day/cat/2.png", (60, 50))
-    save(root / "day/cat/3.jpg", (80, 10), 7, "L")
-    save(root / "day/dog/1.png", (50, 90))
-    save(root / "night/cat/1.png", (40, 31))
-    shutil.copy(root / "night/cat/1.png", root / "night/cat/2.png")
-    shutil.copy(root / "day/dog/1.png", root / "night/cat/3.png")
-    save(root / "night/dog/1.png", (40, 32))
-    return root
+    return write_mixed(tmp_path / "mixed")
 
 
 def given_as(name: str, folder: Path, to: Path) -> Given:
@@ -80,8 +56,20 @@ def contents(data: ImageDomains) -> list[tuple[str, str, str | None]]:
 # --- images of classes ------------------------------------------------------------------------
 
 
+def features(data: ImageDomains, store: Path) -> list[tuple[Any, ...]]:
+    """Domain, label and features of each image, sorted."""
+    found = extract(data, "demo/cnn_photos", store)
+    return sorted(
+        (domain, label, row.tobytes())
+        for domain in found.domains
+        for label, row in zip(
+            found.labels(domain).tolist(), found.features(found.models[0], domain), strict=True
+        )
+    )
+
+
 @every_source
-def test_the_same_data_set_and_summary(name: str, mixed: Path, tmp_path: Path) -> None:
+def test_the_same_data_set_summary_and_features(name: str, mixed: Path, tmp_path: Path) -> None:
     folder, data = ImageDomains(mixed), given_as(name, mixed, tmp_path).open()
     assert (data.domains, data.classes) == (folder.domains, folder.classes)
     assert list(data) == sorted(data, key=lambda s: (s.domain, s.label, s.path))
@@ -105,6 +93,7 @@ def test_the_same_data_set_and_summary(name: str, mixed: Path, tmp_path: Path) -
         else:
             assert row == other
     assert [issue.kind for issue in found.issues] == [issue.kind for issue in wanted.issues]
+    assert features(data, tmp_path / "a") == features(folder, tmp_path / "b")
 
 
 # --- tables -----------------------------------------------------------------------------------
@@ -221,7 +210,7 @@ def test_lists_of_classes_of_hugging_face(parquet: bool, paths: list[str], tmp_p
 )
 def test_domains_are_proposed_by_further_columns(kind: str, tmp_path: Path) -> None:
     for row in range(60):
-        save(tmp_path / f"a/b/{row}.png", (4, 4), (row, 0, 0))
+        save_image(tmp_path / f"a/b/{row}.png", (4, 4), (row, 0, 0))
     columns: Table = {
         "path": [str(tmp_path / f"a/b/{row}.png") for row in range(60)],
         "label": ["cat" if row % 2 else "dog" for row in range(60)],
@@ -249,82 +238,3 @@ def test_domains_are_proposed_by_further_columns(kind: str, tmp_path: Path) -> N
 
 
 # --- features ---------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> ImageDomains:
-    """63 digits, most of them PNG, but some in other modes and orientations."""
-    root = draw_digits(tmp_path_factory.mktemp("photos"), 7)
-    for at, path in enumerate(sorted(root.rglob("*.png"))):
-        image = Image.open(path).convert("RGB").resize((41, 32))
-        if at % 7 == 0:
-            exif = Image.Exif()
-            exif[0x0112] = 6  # to be turned by 90 degrees
-            image.save(path.with_suffix(".jpg"), quality=80, exif=exif)
-            path.unlink()
-        elif at % 7 == 1:
-            image.convert("L").save(path)
-        elif at % 7 == 2:
-            image.convert("P").save(path, transparency=3)
-        elif at % 7 == 3:
-            image.convert("CMYK").save(path.with_suffix(".JPEG"))
-            path.unlink()
-    return ImageDomains(root)
-
-
-@pytest.fixture(scope="module")
-def store(
-    data: ImageDomains, zoo: list[ModelSpec], tmp_path_factory: pytest.TempPathFactory
-) -> oodzoo.FeatureStore:
-    path = tmp_path_factory.mktemp("made") / "store"
-    extract(data, zoo, path)
-    return oodzoo.FeatureStore(path)
-
-
-@pytest.fixture(scope="module")
-def expected(store: oodzoo.FeatureStore) -> Outcome:
-    return outcome(store)
-
-
-def require_same(given: Given, zoo: list[ModelSpec], store: Path, expected: Outcome) -> None:
-    """Extract from a source into a new store, and compare."""
-    done = extract(given.open(), zoo, store)
-    assert done.decoded == 63
-    found = outcome(oodzoo.FeatureStore(store))
-    assert found.labels == expected.labels
-    for model in expected.features:
-        assert found.features[model] == expected.features[model], model
-    assert found == expected
-
-
-def require_known(given: Given, data: ImageDomains, zoo: Any, store: Path) -> None:
-    """Extract from a source into the store that the folder was extracted into."""
-    opened = given.open()
-    assert opened.digests == data.digests
-    done = extract(opened, zoo, store)
-    assert (done.decoded, done.shards) == (0, 0)
-
-
-@pytest.mark.parametrize("name", [*WITH_FILES, *DECODED])
-def test_the_same_features_and_ranking(
-    name: str,
-    data: ImageDomains,
-    zoo: list[ModelSpec],
-    store: oodzoo.FeatureStore,
-    expected: Outcome,
-    tmp_path: Path,
-) -> None:
-    given = given_as(name, Path(data.name), tmp_path)
-    require_same(given, zoo, tmp_path / "store", expected)
-    if name in WITH_FILES:
-        require_known(given, data, zoo, store.path)
-
-
-def test_the_same_features_from_archives_in_s3(
-    s3: Bucket, data: ImageDomains, zoo: Any, expected: Outcome, tmp_path: Path
-) -> None:
-    (tmp_path / "tars").mkdir()
-    tars(data, tmp_path / "tars")
-    given = Given(s3.upload(tmp_path / "tars", "tars") + "/{0..1}.tar", {})
-    require_same(given, zoo, tmp_path / "store", expected)
-    require_known(given, data, zoo, tmp_path / "store")

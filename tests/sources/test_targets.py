@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from oodzoo.core.errors import InputError
-from oodzoo.data.sources.targets import join_targets, read_targets, require_varied
+from oodzoo.data.sources.targets import join_targets, read_targets
 from oodzoo.tasks import CLASSIFICATION, Kind, Task
 
 AGES = [61.5, 44.25, 30.0]
@@ -35,12 +35,10 @@ def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:
     [
         # classes
         (["cat", "dog", " cat "], CLASSIFICATION, ["cat", "dog", "cat"]),
-        ([1, 0, 1], CLASSIFICATION, ["1", "0", "1"]),
         ([True, False], CLASSIFICATION, ["True", "False"]),
         (["0.5", "cat", "dog", "bird"], CLASSIFICATION, ["0.5", "cat", "dog", "bird"]),
         # numbers
         ({"age": AGES}, numbers("age"), ["61.5", "44.25", "30.0"]),
-        ({"age": ["61.5", " 44.25 ", "30"]}, numbers("age"), ["61.5", "44.25", "30.0"]),
         ([Decimal("0.1"), Decimal("0.25")], numbers("label"), ["0.1", "0.25"]),
         (np.array([0.75, 0.25], np.float32), numbers("label"), ["0.75", "0.25"]),
         ({"b": [1, 2], "a": [0.5, 1]}, numbers("b", "a"), ["1.0 0.5", "2.0 1.0"]),
@@ -49,12 +47,7 @@ def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:
         ([["dog", "cat"], [], ["cat"]], several("cat", "dog"), ['["cat", "dog"]', "[]", '["cat"]']),
         (['["b","a"]', "", "[]", '["a"]'], several("a", "b"),
          ['["a", "b"]', "[]", "[]", '["a"]']),
-        ([{"b", "a"}, {"a"}], several("a", "b"), ['["a", "b"]', '["a"]']),
-        ([["cat", " cat "], ["dög"]], several("cat", "dög"), ['["cat"]', '["dög"]']),
-        ({"dog": [1, 0, 1], "cat": [1, 0, 0]}, several("cat", "dog"),
-         ['["cat", "dog"]', "[]", '["dog"]']),
         ({"a": ["1", "0"], "b": ["true", "False"]}, several("a", "b"), ['["a", "b"]', "[]"]),
-        ([[3], [3, 5], []], several("3", "5"), ['["3"]', '["3", "5"]', "[]"]),
         ([np.array(["x"]), np.array(["x", "y"])], several("x", "y"), ['["x"]', '["x", "y"]']),
     ],
 )  # fmt: skip
@@ -70,12 +63,9 @@ def test_the_kind_is_that_of_the_values(given: Any, task: Task, texts: list[str]
         ([0.5, 1.0], "classification", CLASSIFICATION, ["0.5", "1.0"]),
         (["cat|dog", "dog", "", None], "multilabel", several("cat", "dog"),
          ['["cat", "dog"]', '["dog"]', "[]", "[]"]),
-        (["a;b", "b"], "multilabel", several("a", "b"), ['["a", "b"]', '["b"]']),
-        (["cat|dog", "dog"], "classification", CLASSIFICATION, ["cat|dog", "dog"]),
         (['["a", "b,c"]', "", "[]"], "multilabel", several("a", "b,c"),
          ['["a", "b,c"]', "[]", "[]"]),
         ({"b": [1, 0], "a": [0, 1]}, "multilabel", several("a", "b"), ['["b"]', '["a"]']),
-        ([[3, 5], [5, 7]], "multilabel", several("3", "5", "7"), ['["3", "5"]', '["5", "7"]']),
     ],
 )  # fmt: skip
 def test_the_task_can_be_given(given: Any, kind: Kind, task: Task, texts: list[str]) -> None:
@@ -120,17 +110,7 @@ def test_bad_labels_are_refused_with_their_row(given: Any, kind: Kind | None, me
     assert "\n" not in found
 
 
-def test_labels_that_do_not_vary_are_refused() -> None:
-    with pytest.raises(InputError, match=r"label of 't.csv' \('a'\) is constant: 2 in all 2 samp"):
-        require_varied(numbers("a", "b"), ["2.0 1.0", "2.0 3.0"], "t.csv")
-    with pytest.raises(InputError, match="the same labels in all 2 samples"):
-        require_varied(several("a", "b"), ['["a"]', '["a"]'], "t.csv")
-    require_varied(several("a", "b"), ['["a"]', "[]"], "t.csv")
-    require_varied(CLASSIFICATION, ["cat", "cat"], "t.csv")
-
-
 def test_tasks_of_several_sources_are_joined() -> None:
-    assert join_targets([CLASSIFICATION, CLASSIFICATION], "dict") == CLASSIFICATION
     assert join_targets([numbers("a"), numbers("a")], "dict") == numbers("a")
     assert join_targets([several("b"), several("a", "b")], "dict") == several("a", "b")
     with pytest.raises(InputError, match=r"several kinds: classification and regression; .*--task"):

@@ -59,12 +59,9 @@ def test_fingerprint_depends_on_the_version() -> None:
     [
         (lambda batch: batch, r"features of shape \(2, 3, 8, 8\) for a batch of 2"),
         (lambda batch: batch.mean(axis=(2, 3))[0], r"features of shape \(3,\)"),
-        (lambda batch: batch.mean(axis=(2, 3))[:1], r"features of shape \(1, 3\)"),
-        (lambda batch: np.zeros((2, 0)), r"features of shape \(2, 0\)"),
         (lambda batch: (_colours(batch), batch), r"logits of shape \(2, 3, 8, 8\)"),
         (lambda batch: (batch, batch, batch), "returned a tuple of 3; expected features, or"),
         (lambda batch: "features", "returned str as features; expected an array"),
-        (lambda batch: {"features": 1}, "returned dict as features; expected an array"),
         (lambda batch: _colours(batch) * np.nan, "returned NaN or infinite features"),
         (lambda batch: batch["x"], "the callable failed on a batch .* with IndexError"),
         (3, "expected a callable, got 3"),

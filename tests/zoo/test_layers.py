@@ -46,7 +46,6 @@ def test_all_layers_are_the_features_and_the_blocks(timm: Any) -> None:
     ("source", "expected"),
     [
         ("timm/resnet18", ["layer1", "layer2", "layer3", "layer4"]),
-        ("timm/efficientnet_b0", [f"blocks.{n}" for n in range(7)]),
         ("timm/vgg11", [f"features.{n}" for n in (0, 3, 6, 8, 11, 13, 16, 18)]),
         ("torchvision/vit_b_16", [f"encoder.layers.encoder_layer_{n}" for n in range(12)]),
         ("torchvision/swin_t", [f"features.{n}" for n in range(8)]),
@@ -80,14 +79,11 @@ HUB = "timm/hf-hub:timm/resnet18.a1_in1k"
     [
         ("onnx/net.onnx@relu", "onnx/net.onnx@relu", None),  # a file of that name
         ("onnx/net.onnx@relu@add", "onnx/net.onnx@relu", "add"),
-        ("onnx/net.onnx@add", "onnx/net.onnx", "add"),
         ("onnx/net.onnx@/f/Relu:0", "onnx/net.onnx", "/f/Relu:0"),
         ("onnx/a@b/net.onnx", "onnx/a@b/net.onnx", None),
         ("hf/./a@b", "hf/./a@b", None),
-        ("hf/./a@b@encoder.layer.1", "hf/./a@b", "encoder.layer.1"),
         ("timm/local-dir:a@b@blocks.1", "timm/local-dir:a@b", "blocks.1"),
         (f"{HUB}@main", f"{HUB}@main", None),  # a revision
-        (f"{HUB}@main@layer1", f"{HUB}@main", "layer1"),
         (f"{HUB}@@layer1", HUB, "layer1"),
     ],
 )
@@ -117,7 +113,6 @@ def test_names_of_layers_can_be_folders(layer: str) -> None:
         (f"{VIT}@blocks.1+", r"'@blocks\.1\+' has no name of a layer"),
         (f"{VIT}@blocks.8:max", r"unknown pooling 'max' of the layer 'blocks\.8'; expected one of"),
         (f"{VIT}@blocks.*", "a layer cannot have wildcards; name several layers"),
-        (f"{VIT}@blocks.8,{VIT}@blocks.8", "names two models"),
         ("onnx/missing.onnx@all", r"cannot read 'missing\.onnx'"),
         ("timm/resnet17@all", "no architecture 'resnet17'"),
     ],
@@ -139,10 +134,8 @@ SQUARE = (224, 224)
         ((2, 7, 7, 768), SQUARE, Pool("map_last", "mean")),
         ((2, 7, 7, 7), SQUARE, Pool("map", "mean")),
         ((2, 7, 14, 64), (224, 448), Pool("map_last", "mean")),
-        ((2, 64, 8, 13), (230, 400), Pool("map", "mean")),
         ((2, 196, 384), SQUARE, Pool("tokens", "mean")),
         ((2, 197, 384), SQUARE, Pool("tokens", "cls", 1)),
-        ((2, 1000, 384), SQUARE, Pool("tokens", "mean")),
     ],
 )
 def test_the_default_follows_from_the_shape(
@@ -154,9 +147,7 @@ def test_the_default_follows_from_the_shape(
 @pytest.mark.parametrize(
     ("shape", "pooling", "words"),
     [
-        ((2,), None, r"gives an output of shape \(2,\) for 2 images; expected \(n, d\)"),
         ((2, 3, 4, 5, 6), None, "choose another layer"),
-        ((2, 0, 32), None, "choose another layer"),
         ((2, 64), "mean", "which needs no pooling; remove ':mean'"),
         ((2, 64, 7, 7), "cls", "a feature map without a class token; use ':mean' instead of"),
         ((2, 196, 64), "both", "tokens without a class token; use ':mean' instead of ':both'"),

@@ -54,7 +54,6 @@ def whole(model: Model | InputError) -> Any:
         ("test_vit", None, "", "cls"),
         ("test_vit", {"reg_tokens": 4}, "", "cls"),
         ("test_vit2", None, "", "mean"),  # register tokens, but no class token
-        ("test_vit", None, ":mean", "mean"),
         ("test_vit", {"reg_tokens": 4}, ":both", "both"),
     ],
 )
@@ -151,7 +150,6 @@ def test_kinds_of_outputs(torch: Any, build: Any) -> None:
     ("name", "words"),
     [
         ("conf", r"there is no layer 'conf'; did you mean conv\?"),
-        ("zzzzz", "there is no layer 'zzzzz'; it has "),
         ("integers", "layer 'integers' gives integers, not features"),
         ("nothing", "layer 'nothing' gives no tensor"),
         ("unused", "layer 'unused' is not called in the forward pass"),

@@ -61,20 +61,16 @@ TEXT = {
 }  # fmt: skip
 BOTH = {"text_config": TEXT, "vision_config": VIT}
 STAGES = {"hidden_sizes": [8, 16, 24, 32], "depths": [1, 1, 1, 1], "num_labels": 7}
-SHORT = ("ConvNextImageProcessor", {"size": {"shortest_edge": 64}})
 
 
 @pytest.mark.parametrize(
     ("kind", "config", "processor", "taken"),
     [
-        ("BeitForImageClassification", VIT, SQUASH, "classifier"),
-        ("ConvNextV2ForImageClassification", STAGES, SHORT, "classifier"),
         ("ResNetForImageClassification", {**STAGES, "embedding_size": 8, "layer_type": "basic"},
          CROP, "classifier.1"),
         ("CLIPModel", {**BOTH, "projection_dim": 16}, SQUASH, "projection"),
         ("SiglipModel", BOTH, SQUASH, "image tower"),
         ("Dinov2Model", VIT, CROP, "pooler"),
-        ("ViTModel", VIT, SQUASH, "pooler"),
         ("ViTModel", VIT, SQUASH, "class token"),  # never a pooler with random weights
         ("ViTMAEModel", VIT, SQUASH, "class token"),
     ],
@@ -153,7 +149,6 @@ def test_checkpoints_that_cannot_be_used(
     "name",
     [
         "test_vit.r160_in1k",
-        "test_byobnet.r160_in1k",
         "deit_tiny_distilled_patch16_224.fb_in1k",  # two classifiers
         "mobilenetv3_small_050.lamb_in1k",  # a layer between the pooling and the classifier
     ],
@@ -177,7 +172,6 @@ def test_features_and_logits_equal_those_of_timm(timm: Any, torch: Any, name: st
     ("name", "has_logits"),
     [
         ("vit_base_patch16_clip_quickgelu_224.openai", False),  # a projection
-        ("vit_pe_core_tiny_patch16_384.fb", False),
         ("vit_base_patch16_clip_224.openai_ft_in1k", True),
     ],
 )
@@ -208,7 +202,6 @@ def test_architectures_and_arguments(timm: Any) -> None:
     ("name", "head"),
     [
         ("densenet121", "classifier"),
-        ("mobilenet_v2", "classifier.1"),
         ("googlenet", "fc"),
         ("squeezenet1_1", "classifier.1"),
     ],
@@ -250,14 +243,10 @@ def published(torch: Any, kind: str, weights: dict[str, Any]) -> dict[str, Any]:
         "moco": extra | {"state_dict": {"module.queue": three}
             | named("module.encoder_q.", backbone | {"fc.0.weight": three})
             | named("module.encoder_k.", other | {"fc.0.weight": three})},
-        "robustness": extra | {"model": {"module.normalizer.new_mean": three}
-            | named("module.model.", weights)
-            | {"module.attacker.normalize.new_mean": three}
-            | named("module.attacker.model.", weights), "schedule": {"lr_lambdas": [None]}},
     }[kind]  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", ["swav", "moco", "robustness", "IMAGENET1K_V1"])
+@pytest.mark.parametrize("kind", ["swav", "moco", "IMAGENET1K_V1"])
 def test_weights_in_a_published_checkpoint_are_loaded(
     torchvision: Any, torch: Any, tmp_path: Path, monkeypatch: Any, kind: str
 ) -> None:
@@ -276,12 +265,12 @@ def test_weights_in_a_published_checkpoint_are_loaded(
     found, batch = run(torch, model)
     features, logits = input_of(reference, "fc", x=batch)
     close(found.features, features)
-    if kind in ("robustness", "IMAGENET1K_V1"):
+    if kind == "IMAGENET1K_V1":
         close(found.logits, logits)
+        assert model.info.pretraining == kind
     else:
         assert found.logits is None
-    assert model.info.pretraining == (kind if kind == "IMAGENET1K_V1" else name)
-    if kind != "IMAGENET1K_V1":
+        assert model.info.pretraining == name
         with pytest.raises(InputError, match=r"has the sha256 .* but its zoo file sets 0000000000"):
             load_model(replace(spec, sha256="0" * 64))
 
@@ -314,31 +303,22 @@ def test_checkpoints_that_cannot_be_loaded(torchvision: Any, torch: Any, tmp_pat
 # --- open_clip ------------------------------------------------------------------------------------
 
 TOWERS: dict[str, dict[str, Any]] = {
-    "small-vit": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8},
     "small-resnet": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None},
     "small-timm": {"image_size": 64, "timm_model_name": "test_vit", "timm_model_pretrained": False,
                    "timm_pool": "token", "timm_proj": "linear"},
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def architectures(open_clip: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """open_clip with small architectures added."""
-    folder = tmp_path_factory.mktemp("architectures")
-    text = {"context_length": 4, "vocab_size": 16, "width": 16, "heads": 2, "layers": 1}
-    for name, tower in TOWERS.items():
-        config = {"embed_dim": 24, "vision_cfg": tower, "text_cfg": text}
-        (folder / f"{name}.json").write_text(json.dumps(config))
-    open_clip.add_model_config(folder)
-    return open_clip
-
-
 @pytest.mark.parametrize("name", TOWERS)
 def test_features_are_the_embedding_of_a_loaded_file(
-    architectures: Any, torch: Any, tmp_path: Path, name: str
+    open_clip: Any, torch: Any, tmp_path: Path, name: str
 ) -> None:
+    text = {"context_length": 4, "vocab_size": 16, "width": 16, "heads": 2, "layers": 1}
+    config = {"embed_dim": 24, "vision_cfg": TOWERS[name], "text_cfg": text}
+    (tmp_path / f"{name}.json").write_text(json.dumps(config))
+    open_clip.add_model_config(tmp_path / f"{name}.json")
     torch.manual_seed(0)
-    reference = architectures.create_model(name).eval()
+    reference = open_clip.create_model(name).eval()
     torch.save(reference.state_dict(), tmp_path / "weights.pt")
     digest = hashlib.sha256((tmp_path / "weights.pt").read_bytes()).hexdigest()
     source = f"open_clip/{name}/./weights.pt"
@@ -357,19 +337,6 @@ def test_quickgelu_follows_the_pretrained_weights(open_clip: Any, torch: Any) ->
             module = open_clip_source.build(spec, pretrained=False).module
         kinds = {type(part).__name__ for part in module.modules()}
         assert ("QuickGELU" in kinds) is expected
-
-
-@pytest.mark.parametrize("mode", ["longest", "shortest", "squash"])
-def test_every_resize_mode_equals_open_clip(open_clip: Any, images: list[Any], mode: str) -> None:
-    config = {
-        "size": (96, 96), "mean": (0.5, 0.4, 0.3), "std": (0.2, 0.3, 0.4),
-        "interpolation": "bicubic", "resize_mode": mode, "fill_color": 7,
-    }  # fmt: skip
-    ours = open_clip_source._preprocessing(config)
-    preprocess = open_clip.transform.PreprocessCfg(**config)
-    theirs = open_clip.transform.image_transform_v2(preprocess, is_train=False)
-    for image in images:
-        np.testing.assert_allclose(ours([image])[0], theirs(image), atol=1e-6)
 
 
 # --- torch.hub ------------------------------------------------------------------------------------

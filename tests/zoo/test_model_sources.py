@@ -51,8 +51,6 @@ class Small:
     layer: str = ""
     tapped: Callable[[Any], Any] | None = None
     """Pooled output of the layer."""
-    copied: str = "model.safetensors"
-    """A file that a saved predictor copies; empty if there is none."""
     head: str = "nothing"
     """Beginning of the names of weights that the features do not depend on."""
     arguments: dict[str, Any] = field(default_factory=dict)
@@ -133,7 +131,7 @@ def small_onnx(folder: Path, request: Any) -> Small:
         return lambda x: torch.from_numpy(session.run([name], {"x": x.numpy()})[0])
 
     n = sum(each.size for each in writer.weights.values())
-    return Small(spec, run("flat"), run("logits"), n, "active", mean_map(run("active")), copied="")
+    return Small(spec, run("flat"), run("logits"), n, "active", mean_map(run("active")))
 
 
 def small_open_clip(folder: Path, request: Any) -> Small:
@@ -144,7 +142,6 @@ def small_open_clip(folder: Path, request: Any) -> Small:
     run = hooked(whole.visual, layer, whole.encode_image, output=True)
     return Small(
         spec, whole.encode_image, None, count(whole.visual), layer, first_token(run),
-        copied="open_clip_model.safetensors",
     )  # fmt: skip
 
 
@@ -176,7 +173,7 @@ def small_torch_hub(folder: Path, request: Any) -> Small:
     features = mean_map(lambda x: run(x).relu())
     return Small(
         spec, features, lambda x: parts["head"](features(x)), count(parts), "conv",
-        mean_map(run), copied="", head="network.head", arguments={"width": 12},
+        mean_map(run), head="network.head", arguments={"width": 12},
     )  # fmt: skip
 
 
@@ -195,7 +192,6 @@ def small_torchvision(folder: Path, request: Any) -> Small:
         count(reference),
         "layer1",
         mean_map(hooked(reference, "layer1", reference, output=True)),
-        copied="",
         head="network.head",
     )
 
@@ -289,24 +285,6 @@ def test_a_model_is_its_content(small: Small, tmp_path: Path) -> None:
     assert str(spec.folder) not in portable_source(replace(spec, folder=Path()))
 
 
-def test_files_that_a_predictor_copies(small: Small, tmp_path: Path) -> None:
-    source: Any = get_source(small.spec.kind)
-    path = source.local_path(small.spec)
-    files = source.files(path)
-    if not small.copied:
-        assert not files
-        return
-    assert small.copied in {each.name for each in files}
-    assert all(each.suffix in (".json", ".safetensors", ".txt") for each in files)  # no pickle
-    for each in files:
-        to = tmp_path / "models" / "mine" / each.relative_to(path)
-        to.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(each, to)
-    identifier = source.moved(small.spec, "models/mine")
-    copy = replace(small.spec, source=f"{small.spec.kind}/{identifier}", folder=tmp_path)
-    assert load_model(copy).info.fingerprint == load_model(small.spec).info.fingerprint
-
-
 def test_what_a_zoo_file_states_wins(image_model: Small) -> None:
     spec, size = image_model.spec, 8 if image_model.spec.kind == "onnx" else 64
     mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
@@ -324,28 +302,18 @@ def test_what_a_zoo_file_states_wins(image_model: Small) -> None:
         load_model(replace(spec, feature_dim=99))
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        ModelSpec("net", "timm/test_vit", input_size=64),
-        ModelSpec("net", "torchvision/resnet18", input_size=64, arguments={"num_classes": 4}),
-    ],
-    ids=lambda spec: spec.source,
-)
-def test_random_weights_are_drawn_by_name(
-    timm: Any, torchvision: Any, open_clip: Any, torch: Any, spec: ModelSpec
-) -> None:
-    random = replace(spec, pretrained=False)
+def test_random_weights_are_drawn_by_name(torchvision: Any, torch: Any) -> None:
+    arguments = {"num_classes": 4}
+    random = ModelSpec(
+        "net", "torchvision/resnet18", input_size=64, arguments=arguments, pretrained=False
+    )
     first = load_model(random).info
     state = torch.get_rng_state()
     assert load_model(random).info == first
     assert torch.equal(torch.get_rng_state(), state)
-    assert load_model(replace(random, name="other")).info.fingerprint != first.fingerprint
-    assert first.pretraining == "none, random weights"
-    if spec.arguments:
-        assert first.n_logits == (spec.arguments["num_classes"] or None)
-        plain = load_model(replace(random, arguments=None)).info
-        assert plain.fingerprint != first.fingerprint
+    assert (first.pretraining, first.n_logits) == ("none, random weights", 4)
+    for other in (replace(random, name="other"), replace(random, arguments=None)):
+        assert load_model(other).info.fingerprint != first.fingerprint
 
 
 # --- layers and training --------------------------------------------------------------------------
@@ -427,14 +395,12 @@ def test_what_is_known_before_loading(small: Small) -> None:
 @pytest.mark.parametrize(
     ("source", "repository", "name"),
     [
-        ("hf/me/net", "me/net", "model.safetensors"),
         ("timm/test_vit.r160_in1k", "timm/test_vit.r160_in1k", "model.safetensors"),
         ("timm/hf-hub:me/net", "me/net", "pytorch_model.bin"),
         ("open_clip/hf-hub:me/net", "me/net", "open_clip_model.safetensors"),
         ("open_clip/ViT-B-32/laion2b_s34b_b79k", "laion/CLIP-ViT-B-32-laion2B-s34B-b79K",
          "open_clip_model.safetensors"),
         ("open_clip/ViTamin-L-256/datacomp1b", "jienengchen/ViTamin-L-256px", "pytorch_model.bin"),
-        ("sentence-transformers/me/net", "me/net", "model.safetensors"),
         ("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2",
          "model.safetensors"),
     ],
@@ -541,11 +507,9 @@ def built_of(source: str) -> Any:
     [
         (of_timm, "resnet50.a1_in1k"),  # cut out of something larger, bicubic
         (of_timm, "vit_small_patch14_dinov2.lvd142m"),  # nothing beside the centre is cut away
-        (of_timm, "eva02_base_patch14_448.mim_in22k_ft_in22k_in1k"),  # squashed
         (of_timm, "deepseek_vit_412m.deepseek_v4_flash_vision_exp"),  # padded
         (of_timm, "vit_base_patch16_sapiens2.fb"),  # not square
         (of_torchvision, "resnet50.IMAGENET1K_V1"),
-        (of_torchvision, "inception_v3"),
         (of_open_clip, "RN50/openai"),  # the shorter side fits
         (of_open_clip, "ViT-B-16-SigLIP2/webli"),  # squashed, another mean
         (of_open_clip, "MobileCLIP-S1/datacompdr"),  # bilinear
@@ -565,8 +529,6 @@ def test_preprocessing_is_that_of_the_library(
     ("kind", "settings"),
     [
         SQUASH,
-        ("CLIPImageProcessor", {}),
-        ("SiglipImageProcessor", {}),
         ("ConvNextImageProcessor", {"size": {"shortest_edge": 224}, "crop_pct": 0.95}),
         ("ConvNextImageProcessor", {"size": {"shortest_edge": 384}}),
         ("BeitImageProcessor", {"do_center_crop": True, "crop_size": {"height": 99, "width": 95}}),
@@ -595,7 +557,6 @@ def test_preprocessing_is_that_of_the_image_processor(
     ("source", "words"),
     [
         ("timm/resnet50.a9_in1k", "no weights 'resnet50.a9_in1k'; it has resnet50.a1_in1k, "),
-        ("timm/local-dir:nowhere", "cannot load timm/local-dir:nowhere: Config file not found"),
         ("timm/resnet10t.c3_in1k", "is not in the cache"),
         ("torchvision/resnet5", "has no classification model 'resnet5'; did you mean "),
         ("torchvision/resnet50.V9", "no weights 'V9' for resnet50; it has IMAGENET1K_V1, IMAGE"),
@@ -635,7 +596,6 @@ def test_a_checksum_that_cannot_be_verified_or_is_wrong(
     [
         ("hf/me/*", "needs the Hugging Face Hub, and HF_HUB_OFFLINE is set; unset it, or name the"),
         ("hf/*", "must name an owner before the wildcard, as in hf/facebook/dinov2*"),
-        ("hf/m*/net", "must name an owner"),
         ("sentence-transformers/all*", "are not listed anywhere; name them"),
         ("torch_hub/nowhere*:net", "no model matches"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,35 +14,26 @@ from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo, zoo_names
 from oodzoo.zoo.spec import ModelSpec, check_spec, matching, portable_source, require_unique_names
 from oodzoo.zoo.torch_model import count_parameters
-from oodzoo.zoo.zoos import catalogue, is_pattern, missing, named_zoo
+from oodzoo.zoo.zoos import catalogue, missing, named_zoo
 
 
 @pytest.mark.parametrize(
     ("source", "portable"),
     [
         ("onnx//home/ada/net.onnx", "onnx/net.onnx"),
-        ("onnx/models/net.onnx", "onnx/net.onnx"),
         ("hf/~/checkpoint", "hf/checkpoint"),
         ("open_clip/ViT-B-16//home/ada/net.safetensors", "open_clip/net.safetensors"),
         ("open_clip/local-dir:/home/ada/clip", "open_clip/clip"),
-        ("hf/facebook/dinov2-small", "hf/facebook/dinov2-small"),
-        ("open_clip/ViT-B-16/openai", "open_clip/ViT-B-16/openai"),
     ],
 )
 def test_portable_sources_name_no_folders(source: str, portable: str) -> None:
     assert portable_source(ModelSpec(name="net", source=source)) == portable
 
 
-def test_variants_and_patterns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variants() -> None:
     assert ModelSpec("m", "timm/x", arguments={}).variant == ModelSpec("m", "timm/x").variant == ""
     given = ModelSpec("m", "timm/x", arguments={"b": 1, "a": [True]})
     assert given.variant == ' arguments {"a": [true], "b": 1}'
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "[1].onnx").touch()
-    for several in ("timm/vit*", "onnx/models/*.onnx", "demo/cnn_photos"):
-        assert is_pattern(several)
-    for one in ("timm/resnet50.a1_in1k", "demo", "keras/vit*", "onnx/[1].onnx"):
-        assert not is_pattern(one)
 
 
 @given(st.text("ab*?[]-", min_size=1), st.lists(st.text("ab[", min_size=1)))
@@ -67,9 +57,6 @@ def test_the_named_zoos() -> None:
         named_zoo("papers")
     assert load_zoo("modern") == named_zoo("modern")
     assert missing("demo") == []
-
-
-def test_the_paper_has_35_models_in_three_groups() -> None:
     entries = catalogue("paper")
     assert [entry.number for entry in entries] == list(range(1, 36))
     groups = [entry.group for entry in entries]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -134,17 +133,6 @@ def test_models_without_a_text_tower(transformers: Any, tmp_path: Path) -> None:
         assert get_source(spec.kind).text_tower(spec, device="cpu") is None
 
 
-def test_a_tokeniser_that_is_missing(tmp_path: Path) -> None:
-    spec = small_clip(tmp_path)
-    file = spec.folder / spec.identifier.partition(":")[2] / "open_clip_config.json"
-    config = json.loads(file.read_text())
-    config["model_cfg"]["text_cfg"]["hf_tokenizer_name"] = "nobody/nothing"
-    file.write_text(json.dumps(config))
-    with pytest.raises(InputError, match="model 'clip': cannot load open_clip/") as caught:
-        get_source("open_clip").text_tower(spec, device="cpu")
-    assert "\n" not in str(caught.value)
-
-
 def test_names_and_prompts_of_files_and_of_a_line(tmp_path: Path) -> None:
     (tmp_path / "names").write_text(
         "\ufeff# classes\n\nn1 = a dog, sitting\nn2=cat = feline\n", encoding="utf-8"
@@ -164,19 +152,15 @@ def fit(**names: str) -> None:
     ("call", "words"),
     [
         (lambda: fit(a="x", b="y"), r"lack 1 class of the data: 'c'; give"),
-        (lambda: fit(b="y"), r"lack 2 classes of the data: 'a', 'c'; give"),
         (lambda: fit(a="x", b="y", c="z", cc="w"), "have 'cc', which is not a class; did you"),
         (lambda: fit(a="x", b=" ", c="z"), "the name of the class 'b' is empty"),
-        (lambda: fit(a="x", b="x", c="z"), "two classes have the name 'x'"),
         (lambda: Prompts(templates=()), "there is no prompt; give at least one"),
         (lambda: Prompts(templates=("a {name}",)), r"'a {name}' has no place .*; write {} there"),
         (lambda: Prompts(templates=("a {}.", "b {}", "a {}.")), r"'a {}\.' is given twice"),
         (lambda: parse_class_names("names.txt"), "there is no file 'names.txt'"),
         (lambda: parse_class_names("n1=dog,cat"), "--class-names: 'cat' is not CLASS=TEXT"),
-        (lambda: parse_class_names("=dog"), "--class-names: '=dog' is not CLASS=TEXT"),
         (lambda: parse_class_names("n1=dog,n1=cat"), "--class-names names the class 'n1' twice"),
         (lambda: parse_class_names("bytes"), r"cannot read 'bytes': "),
-        (lambda: read_prompts("none"), r"cannot read 'none': No such file"),
         (lambda: read_prompts("empty"), r"the file 'empty': there is no prompt"),
         (lambda: texts_of(["a_b", "a b"], None), "two classes have the name 'a b'"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,10 +14,11 @@ import pytest
 from tests.zoo.data import SQUASH, VIT, noise, save_checkpoint
 
 from oodzoo.core.backend import require_present, resolve_device
-from oodzoo.core.errors import InputError
+from oodzoo.core.errors import InputError, MissingPackageError
+from oodzoo.zoo import load_model, load_zoo
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_model import Built, TorchModel, assemble, no_unpickling
+from oodzoo.zoo.torch_model import Built, TorchModel, assemble
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 SPEC = ModelSpec("small", "timm/small")
@@ -113,70 +113,34 @@ def test_bad_outputs_are_rejected(torch: Any) -> None:
             assemble(_built(_module(torch), forward), SPEC)
 
 
-def test_nothing_is_unpickled(torch: Any, tmp_path: Path) -> None:
-    file = tmp_path / "evil.pt"
-    torch.save({"weight": _Evil(tmp_path / "was here")}, file)
-    with no_unpickling(), pytest.raises(pickle.UnpicklingError):
-        torch.load(file, weights_only=False)
-    assert not (tmp_path / "was here").exists()
-    torch.load(file, weights_only=False)  # the file does run code when unpickled
-    assert (tmp_path / "was here").exists()
+WITHOUT_TORCHVISION = """
+import importlib.util, sys
+sys.modules["torchvision"] = None
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torchvision" else find(name, *rest)
+from oodzoo.zoo import load_model, load_zoo
+print(load_model(load_zoo(sys.argv[1])[0]).info.feature_dim)
+"""
 
 
-class _Evil:
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self.path,)
-
-
-def test_packages_that_are_missing(transformers: Any, tmp_path: Path) -> None:
-    """All in one process, as importing torch takes seconds; `hf` does not need torchvision."""
-    cases = [
+def test_packages_that_are_missing(transformers: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    for spec, package, extra in (
         ("timm/resnet50.a1_in1k", "torch", "timm"),
         ("timm/resnet50.a1_in1k", "torchvision", "timm"),
         ("timm/resnet50.a1_in1k", "timm", "timm"),
         ("torchvision/resnet50", "torchvision", "torchvision"),
         ("hf/facebook/dinov2-small", "transformers", "hf"),
         ("open_clip/ViT-B-16/openai", "open_clip", "open-clip"),
-    ]
-    save_checkpoint(
-        transformers, transformers.ViTModel(transformers.ViTConfig(**VIT)), tmp_path, SQUASH
-    )
-    plain = f"""
-import importlib.util, sys
-sys.modules["torchvision"] = None
-find = importlib.util.find_spec
-importlib.util.find_spec = lambda name, *rest: None if name == "torchvision" else find(name, *rest)
-from oodzoo.zoo import load_model, load_zoo
-print(load_model(load_zoo({f"hf/{tmp_path}"!r})[0]).info.feature_dim)
-"""
-    code = f"""
-import sys
-from oodzoo.core.errors import MissingPackageError
-from oodzoo.zoo import load_model, load_zoo
-for spec, package, extra in {cases!r}:
-    before = sys.modules.pop(package, None)
-    sys.modules[package] = None
-    try:
-        load_model(load_zoo(spec)[0])
-    except MissingPackageError as error:
-        print(str(error).partition("needs ")[2])
-    del sys.modules[package]
-    if before is not None:
-        sys.modules[package] = before
-"""
-    commands = [[sys.executable, "-c", program] for program in (plain, code)]
-    lines = [
-        subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-        for command in commands
-    ]
-    assert lines == [
-        ["32"],
-        [f'the package {package}; install it with: pip install "oodzoo[{extra}]"'
-         for _, package, extra in cases],
-    ]  # fmt: skip
+    ):
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, package, None)
+            words = f'the package {package}; install it with: pip install "oodzoo\\[{extra}\\]"'
+            with pytest.raises(MissingPackageError, match=words):
+                load_model(load_zoo(spec)[0])
+    network = transformers.ViTModel(transformers.ViTConfig(**VIT))
+    save_checkpoint(transformers, network, tmp_path, SQUASH)
+    command = [sys.executable, "-c", WITHOUT_TORCHVISION, f"hf/{tmp_path}"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "32\n"
 
 
 AVAILABLE, ABSENT = (SimpleNamespace(is_available=lambda at=at: at) for at in (True, False))
@@ -187,7 +151,6 @@ AVAILABLE, ABSENT = (SimpleNamespace(is_available=lambda at=at: at) for at in (T
     [
         (AVAILABLE, AVAILABLE, ["CUDAExecutionProvider", "CPUExecutionProvider"], ("cuda", "cuda")),
         (ABSENT, AVAILABLE, ["CPUExecutionProvider"], ("mps", "cpu")),
-        (ABSENT, ABSENT, [], ("cpu", "cpu")),
         (None, None, [], ("cpu", "cpu")),  # without PyTorch
     ],
 )
@@ -203,11 +166,9 @@ def test_auto_is_the_fastest_device(
 @pytest.mark.parametrize(
     ("gpus", "providers", "missing"),
     [
-        (2, [], ["cuda:2"]),
         (2, ["CUDAExecutionProvider"], ["cuda:2"]),
         (0, [], ["cuda", "cuda:0", "cuda:2"]),
         (0, ["CUDAExecutionProvider"], []),  # it does not count its devices
-        (None, ["CUDAExecutionProvider"], []),
         (None, [], ["cuda", "cuda:0", "cuda:2"]),
     ],
 )
