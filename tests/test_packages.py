@@ -20,7 +20,7 @@ from oodzoo.report.record import PredictorSummary, Run
 ROOT = Path(__file__).parents[1]
 OPTIONAL = (
     *("torch", "torchvision", "timm", "transformers", "open_clip", "sentence_transformers"),
-    *("onnx2torch", "onnxscript", "huggingface_hub", "pandas", "polars", "datasets", "webdataset"),
+    *("onnx2torch", "onnxscript", "huggingface_hub", "pandas", "polars", "datasets"),
     *("s3fs", "moto", "mlflow", "tensorboard", "ray", "playwright"),
 )
 WITHOUT = """
