@@ -6,11 +6,9 @@ Tasks are run without an engine, whose processes no coverage and no patch would 
 from __future__ import annotations
 
 import gc
-import sys
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -216,41 +214,6 @@ def test_parts_are_disjoint_cover_everything_and_are_balanced(
 def test_unknown_options(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         ExtractionConfig(**options)
-
-
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert ExtractionConfig("cpu, cpu").device == "cpu,cpu"
-    torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 2))
-    monkeypatch.setitem(sys.modules, "torch", torch)
-    assert ExtractionConfig("all").device == "cuda:0,cuda:1"
-    with pytest.raises(InputError, match="device 'cuda:2' is not available: found 2 CUDA devices"):
-        ExtractionConfig("cuda:0,cuda:2")
-
-
-def test_images_of_all_models_are_counted() -> None:
-    heard = Heard()
-    with ExtractionProgress(heard, ["a", "b"], 10) as progress:
-        progress.say("hello")
-        progress.has("a", 4)
-        progress.has("a", 3)  # fewer than are known
-        progress.advance("a", 5, 0.5)
-        progress.advance("a", 5, 0.5)  # an image that was absent counts once
-        progress.say("half")
-        progress.fail("b", "broken")
-        progress.measured("a", 50.0)
-    assert heard.of("start") == [("extraction", {"models": ["a", "b"], "images": 10})]
-    assert [
-        (facts.pop("done"), facts.pop("total"), facts) for _, facts in heard.of("progress")
-    ] == [
-        (0, 20, {"message": "hello"}),
-        (4, 20, {"model": "a", "images": 4, "seconds": 0.0}),
-        (9, 20, {"model": "a", "images": 5, "seconds": 0.5}),
-        (10, 20, {"model": "a", "images": 5, "seconds": 0.5}),
-        (10, 20, {"message": "half"}),
-        (20, 20, {"model": "b", "failed": "broken"}),
-    ]
-    assert heard.metrics("extraction") == {"a/milliseconds_per_image": 50.0}
-    assert heard.outline() == [("extraction", "start"), ("extraction", "done")]
 
 
 def timings(path: Path, heard: Heard | None = None) -> tuple[Timings, dict[str, Timing]]:

@@ -62,23 +62,6 @@ def test_a_loaded_predictor_is_the_same(
     assert str(zoo[0].folder) not in (saved / "predictor.json").read_text()
 
 
-def test_it_needs_neither_store_nor_zoo_and_can_be_moved(
-    unseen: list[Path], zoo: list[ModelSpec], fit_models: Any, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(zoo[0].folder, tmp_path / "zoo")
-    fitted = fit_models([replace(spec, folder=folder) for spec in zoo[:2]])
-    expected = fitted.predict(unseen).tolist()
-    fitted.save(tmp_path / "here" / "model")
-    shutil.move(tmp_path / "here", tmp_path / "there")
-    shutil.rmtree(tmp_path / "store of models")
-    shutil.rmtree(folder)
-    job = tmp_path / "there"
-    assert oodzoo.load(job / "model").predict(unseen).tolist() == expected
-    refused(job, r"there' is not a predictor: it has no predictor\.json")
-    (job / "run.json").touch()  # the folder of a run stands for its predictor
-    assert oodzoo.load(job).classes_.tolist() == fitted.classes_.tolist()
-
-
 # --- damage --------------------------------------------------------------------------------------
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
-
 from oodzoo.store.feature_store import FeatureStore
 
 
@@ -42,12 +40,3 @@ def size(folder: Path) -> int:
 def moments(folder: Path) -> dict[Path, int]:
     """Return when each file and folder was changed."""
     return {path: path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
-
-
-def targets(data: Path, folder: Path) -> Path:
-    """Make a folder of three images without labels, which are in no domain."""
-    folder.mkdir()
-    for file in sorted((data / "paper/1").glob("*.png"))[:3]:
-        with Image.open(file) as image:
-            image.transpose(Image.Transpose.ROTATE_90).save(folder / file.name)
-    return folder
