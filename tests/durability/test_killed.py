@@ -318,7 +318,7 @@ RESULTS = ("rank", "select", "evaluate")
 MODULES = (
     *("tests.store.tiny", "tests.store.remote", "tests.cli.commands"),
     *(case.function.partition(":")[0] for case in CASES.values()),
-    *("oodzoo.predictor.fitting", "oodzoo.report.figures", "oodzoo.testbed", "oodzoo.zoo.onnx"),
+    *("oodzoo.predictor.fitting", "oodzoo.testbed", "oodzoo.zoo.onnx"),
     *("onnxruntime", "safetensors.numpy", "sklearn.cluster", "sklearn.mixture"),
 )
 
@@ -392,7 +392,7 @@ def test_on_disk(kill: Children, prepared: Prepared, tmp_path: Path, name: str) 
     assert files(inputs) == given
 
 
-@pytest.mark.parametrize("name", ["extract more", "sync", "rm", "prune"])
+@pytest.mark.parametrize("name", ["extract more", "sync", "rm"])
 def test_at_a_url(s3: Bucket, prepared: Prepared, tmp_path: Path, name: str) -> None:
     """Right before and right after uploads and removals."""
     case, here, done = CASES[name], f"{s3.url}/here", tmp_path / "done"
@@ -417,8 +417,8 @@ def test_at_a_url(s3: Bucket, prepared: Prepared, tmp_path: Path, name: str) -> 
                 s3.delete(key)
             for key, body in before.items():
                 s3.put(key, body)
-            moment += 3 * STEP + 1
-    assert moment > 3 * STEP + 1
+            moment += (3 * STEP) | 1  # odd: before and after
+    assert moment > (3 * STEP) | 1
 
 
 def without_locks(here: Path | str) -> State:

@@ -83,11 +83,11 @@ def test_a_replaced_predictor_is_the_old_or_the_new_one(
             assert models(folder) == new, moment
             assert len(content(folder)) == len(content(source) | {".lock"}), moment
             assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
-            moment += (STEP + 2) // 4
+            moment += (STEP + 1) // 2
         assert models(folder) == new
         before = seen.index(new)
         assert seen == [old] * before + [new] * (len(seen) - before)
-        assert before > 2
+        assert before > 1
         start, old, new = folder, new, old
 
 
@@ -113,7 +113,7 @@ def test_a_file_is_the_old_or_the_new_one(
         if not kill.killed(moment, f"{HERE}:command", *arguments):
             break
         assert file.read_bytes() == b"old", moment
-        moment += (STEP + 2) // 4
+        moment += (STEP + 1) // 2
     if name == "model.onnx":
         expected = oodzoo.load(saved).export(tmp_path / "expected.onnx")
         assert file.read_bytes() == expected.read_bytes()

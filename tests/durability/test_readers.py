@@ -47,7 +47,7 @@ from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.shards import ShardFile, checksum, open_shard, read_record
 
 # set the variable to try more files of each kind
-EXAMPLES = int(os.environ.get("OODZOO_FUZZ", "100"))
+EXAMPLES = int(os.environ.get("OODZOO_FUZZ", "60"))
 
 
 _DEEP, _HUGE, _INFINITE = "<deep>", "<huge>", "<infinite>"
@@ -485,7 +485,7 @@ def run_record(folder: Path) -> Reader:
         "extraction": record.ExtractionSummary(("m1",), {"m9": "no"}, (), 60, {"x": "y"}, "s"),
         "ranking": oodzoo.rank(features),
         "selection": select_features(features, ["m1", "m2"]).summary(),
-        "evaluation": oodzoo.evaluate(features, top_k=(1, 2)),
+        "evaluation": oodzoo.evaluate(features, top_k=1),
         "predictor": record.PredictorSummary("model", ("m1", "m2"), "digest"),
         "testbed": testbed.run(features, resamples=50),
     }
@@ -572,7 +572,7 @@ def kept(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Kept:
     if kind == "cache":
         path = tmp_path / "cache.npz"
         write_cached(path, "key", {"a": np.arange(9.0), "b": np.ones((2, 2))})
-        return path, lambda: repr(read_cached(path, "key") or "")
+        return path, lambda: str(read_cached(path, "key") or "")
     if kind == "checkpoint":
         torch = pytest.importorskip("torch")
         from oodzoo.tuning.averages import FILE, read_tensors, write_tensors

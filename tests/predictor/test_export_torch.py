@@ -91,9 +91,6 @@ def mixed_store(
     return found
 
 
-# --- ONNX ----------------------------------------------------------------------------------------
-
-
 def test_several_sources_and_a_layer(
     mixed_store: oodzoo.FeatureStore, unseen: list[Path], tmp_path: Path
 ) -> None:
@@ -121,9 +118,6 @@ def test_several_sources_and_a_layer(
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = mixed.classes_[list(map(int, done.stdout.split()))]
     assert found.tolist() == mixed.predict(unseen[:2]).tolist()
-
-
-# --- modules -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("choose", ["pool", "selection"])

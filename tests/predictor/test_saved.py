@@ -40,9 +40,6 @@ def refused(folder: Path, says: str) -> str:
     return str(caught.value)
 
 
-# --- complete and self-contained -----------------------------------------------------------------
-
-
 def test_a_loaded_predictor_is_the_same(
     predictor: oodzoo.Predictor, saved: Path, unseen: list[Path], zoo: list[ModelSpec]
 ) -> None:
@@ -60,9 +57,6 @@ def test_a_loaded_predictor_is_the_same(
     models = {f"models/{model.name}.onnx" for model in predictor.models}
     assert names(saved) == {"predictor.json", HEAD, GAUSSIAN, "README.md"} | models
     assert str(zoo[0].folder) not in (saved / "predictor.json").read_text()
-
-
-# --- damage --------------------------------------------------------------------------------------
 
 
 def test_a_missing_changed_or_swapped_file(folder: Path, unseen: list[Path]) -> None:
@@ -146,9 +140,6 @@ def test_a_file_outside_the_folder(folder: Path, kind: str, name: str) -> None:
     assert repr(given) in refused(folder, r"which is not inside its folder; fit again")
 
 
-# --- replaced ------------------------------------------------------------------------------------
-
-
 def test_saving_again_replaces_a_predictor_and_nothing_else(
     predictor: oodzoo.Predictor, folder: Path, unseen: list[Path], tmp_path: Path
 ) -> None:
@@ -230,9 +221,6 @@ def test_a_replacement_that_fails_leaves_the_old_predictor(
     assert not (folder / "README.md").exists()  # there is never the card of another predictor
     assert oodzoo.load(folder).provenance == predictor.provenance
     predictor.save(folder)
-
-
-# --- files of the models -------------------------------------------------------------------------
 
 
 def _external(folder: Path, zoo: list[ModelSpec]) -> str:
