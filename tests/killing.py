@@ -21,8 +21,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
-STEP = int(os.environ.get("OODZOO_KILL_STEP", "5"))
-"""Tests that take long kill before every fifth change, and before every one in `make fuzz`."""
+STEP = int(os.environ.get("OODZOO_KILL_STEP", "10"))
+"""Tests that take long kill before every tenth change, and before every one in `make fuzz`."""
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 

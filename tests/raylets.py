@@ -89,7 +89,11 @@ class Node:
 
     def kill(self) -> None:
         """End all processes at once, and remove the files of the node."""
-        self._end(signal.SIGKILL)
+        while alive := self.processes:
+            for pid in alive:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.05)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def leave(self) -> None:
@@ -103,13 +107,6 @@ class Node:
         ):
             time.sleep(0.1)
         self.kill()
-
-    def _end(self, with_signal: signal.Signals) -> None:
-        while alive := self.processes:
-            for pid in alive:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, with_signal)
-            time.sleep(0.05)
 
 
 class Cluster:

@@ -14,7 +14,7 @@ import sys
 import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from email.message import Message
 from http.client import HTTPConnection, HTTPException
@@ -88,13 +88,11 @@ class S3Server(AbstractContextManager["S3Server"]):
 
     def request(self, method: str, path: str, content: bytes | None = None) -> bytes:
         """Send a request, not through a proxy; KeyError if there is no such object."""
-        connection = HTTPConnection(urlsplit(self.endpoint).netloc, timeout=60)
-        try:
+        host = urlsplit(self.endpoint).netloc
+        with closing(HTTPConnection(host, timeout=60)) as connection:
             connection.request(method, path, content, SIGNED)
             answer = connection.getresponse()
             body = answer.read()
-        finally:
-            connection.close()
         if answer.status == 404:
             raise KeyError(path)
         if answer.status >= 300:
@@ -215,16 +213,9 @@ class FaultyProxy(AbstractContextManager["FaultyProxy"]):
         Of the requests with a condition, one at a time: S3 decides and writes at once, but the
         server looks first and writes then.
         """
-        if "if-none-match" in headers or "if-match" in headers:
-            with self._conditional:
-                return self._forward(method, path, headers, body)
-        return self._forward(method, path, headers, body)
-
-    def _forward(
-        self, method: str, path: str, headers: Message, body: bytes | None
-    ) -> tuple[int, str, list[tuple[str, str]], bytes]:
-        connection = HTTPConnection(self._target, timeout=120)
-        try:
+        conditional = "if-none-match" in headers or "if-match" in headers
+        turn = self._conditional if conditional else nullcontext()
+        with turn, closing(HTTPConnection(self._target, timeout=120)) as connection:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in headers.items():
                 if name.lower() not in ("connection", "expect", "content-length", "keep-alive"):
@@ -234,8 +225,6 @@ class FaultyProxy(AbstractContextManager["FaultyProxy"]):
             connection.endheaders(body)
             answer = connection.getresponse()
             return answer.status, answer.reason, answer.getheaders(), answer.read()
-        finally:
-            connection.close()
 
 
 class _Server(ThreadingHTTPServer):
@@ -346,11 +335,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         if not bodiless:
             self.send_header("Content-Length", str(len(content)))
-        if stall:
-            self.end_headers()
-            self.owner.wait(stall)
-        else:
-            self.end_headers()
+        self.end_headers()
+        self.owner.wait(stall)
         self.wfile.write(b"" if bodiless else content[:size])
 
 

@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tests.killing import Children, children, needs_fork
+from tests.killing import STEP, Children, children, needs_fork
 from tests.predictor import conftest as fixtures
 from tests.s3 import Bucket
 
 import oodzoo
 from oodzoo import InputError
 from oodzoo.cli import main
-from oodzoo.core.io import remove_stale, temporary_name
 
 other = fixtures.other
 Process = Callable[..., subprocess.Popen[str]]
@@ -61,7 +60,7 @@ def test_a_new_predictor_is_complete_or_missing(
         oodzoo.load(saved).save(folder)
         assert content(folder) == content(saved), moment
         assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
-        moment += 1
+        moment += STEP
     assert content(folder) == content(saved)
     assert moment > 8
 
@@ -84,12 +83,11 @@ def test_a_replaced_predictor_is_the_old_or_the_new_one(
             assert models(folder) == new, moment
             assert len(content(folder)) == len(content(source) | {".lock"}), moment
             assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
-            moment += 1
+            moment += (STEP + 1) // 2
         assert models(folder) == new
         before = seen.index(new)
         assert seen == [old] * before + [new] * (len(seen) - before)
-        assert before > 8
-        assert len(seen) - before > 2
+        assert before > 1
         start, old, new = folder, new, old
 
 
@@ -115,7 +113,7 @@ def test_a_file_is_the_old_or_the_new_one(
         if not kill.killed(moment, f"{HERE}:command", *arguments):
             break
         assert file.read_bytes() == b"old", moment
-        moment += 1
+        moment += (STEP + 1) // 2
     if name == "model.onnx":
         expected = oodzoo.load(saved).export(tmp_path / "expected.onnx")
         assert file.read_bytes() == expected.read_bytes()
@@ -157,6 +155,7 @@ def test_an_upload_that_fails_or_is_killed_leaves_the_old_predictor(
         child.send_signal(signal.SIGKILL)
         child.wait()
     else:
+        monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
         s3.proxy.fail(at, times=None)
         with pytest.raises(InputError, match=rf"^'{url}/.*{moment}.*': .*as told"):
             other.save(url)
@@ -166,23 +165,3 @@ def test_an_upload_that_fails_or_is_killed_leaves_the_old_predictor(
         assert s3.keys() == before
     other.save(url)
     assert models(url) == ["mlp_glyphs_augmented"]
-
-
-# --- temporary files -----------------------------------------------------------------------------
-
-
-def test_only_what_killed_runs_left_is_removed(process: Process, tmp_path: Path) -> None:
-    ended, running = process(""), process("input()")
-    ended.wait()
-    own = temporary_name()
-    machine = own.split("-")[1]
-    stale = [f".tmp-{machine}-{ended.pid}-{'0' * 15}{number}" for number in range(3)]
-    kept = [f".tmp-{machine}-{running.pid}-{'0' * 16}", ".tmp-mine", own, "folder"]
-    for name in (f"folder/{stale[0]}", f"{stale[0]}/models", *kept[:3]):
-        (tmp_path / name).mkdir(parents=True)
-    (tmp_path / stale[1]).touch()
-    (tmp_path / stale[2]).symlink_to(tmp_path / "folder")
-    remove_stale(tmp_path)
-    remove_stale(tmp_path / "nowhere")
-    assert {path.name for path in tmp_path.iterdir()} == set(kept)
-    assert (tmp_path / "folder" / stale[0]).exists()

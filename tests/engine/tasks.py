@@ -42,15 +42,6 @@ def meet(shared: bytes, task: bytes, _: Worker) -> bytes:
     return task
 
 
-def die_once(shared: bytes, task: bytes, _: Worker) -> bytes:
-    """Die in the first attempt at each task."""
-    mark = Path(os.fsdecode(shared)) / task.decode()
-    if not mark.exists():
-        mark.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return task
-
-
 def die_at_two(shared: bytes, task: bytes, _: Worker) -> bytes:
     """Always die at the task "2", and count the attempts."""
     with (Path(os.fsdecode(shared)) / "attempts").open("a") as attempts:

@@ -73,7 +73,6 @@ def test_one_device_is_this_process_and_several_are_others(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"engine": "dask"}, "unknown engine 'dask'; expected one of local, ray"),
         (
             {"engine": "ray", "part": Part(1, 8)},
             "shard 1/8 and the engine ray both spread the work; use one of them",
@@ -81,10 +80,6 @@ def test_one_device_is_this_process_and_several_are_others(monkeypatch: pytest.M
         (
             {"device": "cpu,cpu", "part": Part(1, 8)},
             "shard 1/8 and the devices cpu,cpu both spread the work; use one of them",
-        ),
-        (
-            {"address": "host:6379"},
-            "the address 'host:6379' is of a Ray cluster; add the engine ray",
         ),
     ],
 )

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.conftest import Run
 from tests.docs.pages import File, run_page, steps
-from tests.raylets import Cluster, cluster, free_ports, needs_ray
+from tests.raylets import cluster, free_ports, needs_ray
 
 from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.extraction.engines.cluster import RayCluster
 
 
-@pytest.fixture(scope="module")
-def two_nodes() -> Iterator[Cluster]:
-    with cluster() as started:
-        started.join()
-        yield started
-    assert not any(node.processes for node in started.nodes)
-
-
 @needs_ray
-def test_the_section_of_the_tutorial(tmp_path: Path, two_nodes: Cluster) -> None:
+def test_the_section_of_the_tutorial(tmp_path: Path) -> None:
     page = "tutorials/cluster.md"
     (compare,) = [step for step in steps(page) if isinstance(step, File)]
     (tmp_path / compare.name).write_text(compare.text, encoding="utf-8")
     run_page(tmp_path, page, "The data")
-    address = {"HEAD:6379": two_nodes.address}
-    run_page(tmp_path, page, "Ray", environment=two_nodes.environment, replaced=address)
+    with cluster(cpus=2) as started:
+        address = {"HEAD:6379": started.address}
+        run_page(tmp_path, page, "Ray", environment=started.environment, replaced=address)
+    assert not started.head.processes
 
 
 def test_without_ray_the_extra_is_named(

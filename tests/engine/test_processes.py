@@ -47,11 +47,6 @@ def test_each_device_has_a_process(tmp_path: Path) -> None:
     assert sorted(str(reply.result) for _, reply in replies) == ["b'1'", "b'2'"]
 
 
-def test_a_process_that_was_killed_is_replaced(tmp_path: Path) -> None:
-    replies = dict(TWO.run(work("die_once", tmp_path), numbers(4)))
-    assert replies == {n: Reply(str(n).encode()) for n in range(4)}
-
-
 def test_a_task_that_always_dies_is_reported_and_the_others_finish(tmp_path: Path) -> None:
     replies = dict(TWO.run(work("die_at_two", tmp_path), numbers(5)))
     assert replies.pop(2) == Reply(

@@ -46,37 +46,6 @@ def zoo() -> Callable[..., list[ModelSpec]]:
     return zoo
 
 
-_ENTRY = """
-[[model]]
-name = "{0.name}"
-source = "onnx/{0.file}"
-input_size = {0.input_size}
-mean = {mean}
-std = {std}
-features = "{0.features}"
-sha256 = "{0.sha256}"
-pretraining = "{0.pretraining}"
-"""
-
-
-@pytest.fixture
-def zoo_file(tmp_path: Path) -> Callable[[list[ModelSpec]], Path]:
-    """A zoo file of models, for the command line."""
-
-    def zoo_file(specs: list[ModelSpec]) -> Path:
-        entries = []
-        for spec in specs:
-            entries.append(
-                _ENTRY.format(spec, mean=list(spec.mean or ()), std=list(spec.std or ()))
-            )
-            entries += [f'logits = "{spec.logits}"\n'] if spec.logits else []
-        path = tmp_path / "zoo.toml"
-        path.write_text("".join(entries))
-        return path
-
-    return zoo_file
-
-
 @pytest.fixture(scope="session")
 def extract() -> Callable[..., Extraction]:
     """Extract, and return the outcome."""

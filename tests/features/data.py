@@ -12,7 +12,6 @@ import onnxruntime
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import Extraction
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import Model, ModelSpec
@@ -77,20 +76,6 @@ def write_table(
     with table.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header.split(","), *rows])
     return table
-
-
-def rows_of(data: Path) -> list[tuple[str, ...]]:
-    """Path, domain and label of each image of a folder."""
-    return [tuple(s[:3]) for s in ImageDomains(data)]
-
-
-def another_digit(data: Path, name: str) -> Path:
-    """A new image: one that is there, turned upside down."""
-    path = data / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with Image.open(next((data / "paper/0").glob("*.png"))) as image:
-        image.transpose(Image.Transpose.ROTATE_180).save(path)
-    return path
 
 
 def dark_is_nan(batch: NDArray[np.float32]) -> Any:

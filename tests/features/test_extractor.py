@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -24,9 +23,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.engines.task import Engine, Processes
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.extraction.extractor import Extractor
 from oodzoo.store import index as store_index
-from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import read_manifest
 from oodzoo.store.shards import record_files
@@ -68,22 +65,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def by(
-    engine: Engine, data: Path, zoo: list[Any], store: Path, **options: Any
+    engine: Engine | None, data: Path, zoo: list[Any], store: Path, **options: Any
 ) -> tuple[FeatureStore, Any]:
     return run_extraction(
         ImageDomains(data), zoo, store, options.pop("config", CPU), engine=engine, **options
     )
-
-
-def require_same_rows(store: FeatureStore, expected: Path) -> None:
-    """Compare features bit for bit, whatever shards they are in."""
-    other = FeatureStore(expected)
-    for model in store.models:
-        for domain in other.domains:
-            assert store.paths(domain) == other.paths(domain)
-            np.testing.assert_array_equal(
-                store.features(model, domain), other.features(model, domain)
-            )
 
 
 def test_two_processes_are_one_process(
@@ -113,22 +99,23 @@ def test_two_processes_are_one_process(
 def test_only_the_model_that_kills_its_process_is_left_out(
     digits: Path,
     zoo: Zoo,
-    expected: Path,
-    folder: Path,
+    made: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(CULPRIT, NAMES[0])
-    heard = Heard()
-    store, done = by(
-        Troubled("die_of_culprit", 1), digits, zoo(*NAMES[:2]), tmp_path / "s", listener=heard
-    )
+    culprit, other = (spec.name for spec in zoo())
+    monkeypatch.setenv(CULPRIT, culprit)
+    monkeypatch.setattr(store_index, "SHARD_ROWS", 256)
+    heard, engine = Heard(), Troubled("die_of_culprit", 1)
+    store, done = by(engine, digits, zoo(), tmp_path / "s", listener=heard)
     reason = "the worker process for cpu was killed by SIGKILL (often for lack of memory)"
-    assert done.failed == {NAMES[0]: reason}
-    assert store.models == NAMES[1:2]
-    require_same_rows(store, expected)
+    assert done.failed == {culprit: reason}
+    assert store.models == (other,)
+    for domain in store.domains:
+        expected = FeatureStore(made).features(other, domain)
+        np.testing.assert_array_equal(store.features(other, domain), expected)
     failures = [facts for _, facts in heard.of("progress") if "failed" in facts]
-    assert [(facts["model"], facts["failed"]) for facts in failures] == [(NAMES[0], reason)]
+    assert [(facts["model"], facts["failed"]) for facts in failures] == [(culprit, reason)]
 
 
 # Two workers write a shard each, and then hang.
@@ -193,78 +180,9 @@ def test_bad_input_of_a_task_stops_the_extraction(data: Path, zoo: Zoo, tmp_path
     config = ExtractionConfig(device="cpu", on_error="fail")
     with pytest.raises(InputError, match=f"^cannot read '.*{bad.name}': "):
         by(Processes(["cpu", "cpu"]), data, zoo(), tmp_path / "s", config=config)
-    store, _ = by(Processes(["cpu", "cpu"]), data, zoo(), tmp_path / "s")
+    store, _ = by(None, data, zoo(), tmp_path / "s")
     assert list(store.skipped) == [bad.relative_to(data).as_posix()]
     assert store.n_images == 44
-
-
-def nested(data: Path, *sizes: int) -> list[set[str]]:
-    """Nested samples of the images."""
-    images = sorted(str(digest) for digest in ImageDomains(data).digests)
-    random.Random(0).shuffle(images)
-    return [set(images[:size]) for size in sizes]
-
-
-def require_view(extractor: Extractor, models: list[str], images: set[str], expected: Path) -> None:
-    """The view has the rows of exactly these images, as the finished store has them."""
-    view, store = extractor.view(models, images), FeatureStore(expected)
-    assert view.models == tuple(sorted(models))
-    seen: set[str] = set()
-    for domain in view.domains:
-        rows = [row for row, image in enumerate(store.images(domain)) if image in images]
-        assert view.store.paths(domain) == [store.paths(domain)[row] for row in rows]
-        labels = [store.classes[store.labels(domain)[row]] for row in rows]
-        assert [view.classes[label] for label in view.labels(domain)] == labels
-        for model in models:
-            np.testing.assert_allclose(
-                view.store.features(model, domain),
-                store.features(model, domain)[rows],
-                rtol=1e-5,
-                atol=1e-6,
-            )
-        seen.update(view.store.images(domain))
-    assert seen == images
-
-
-def computed(store: Path) -> dict[str, int]:
-    """Number of rows of each model on disk."""
-    return {
-        model.name: sum(len(np.load(file)) for file in model.glob("*features*.npy"))
-        for model in sorted((store / "models").iterdir())
-    }
-
-
-@pytest.mark.parametrize("engine", [None, Processes(["cpu", "cpu"])], ids=["here", "processes"])
-def test_growing_samples(
-    digits: Path, zoo: Zoo, expected: Path, tmp_path: Path, engine: Engine | None
-) -> None:
-    few, more = nested(digits, 10, 25)
-    a, b, c = NAMES
-    store = tmp_path / "s"
-    with Extractor(ImageDomains(digits), zoo(*NAMES), store, CPU, engine=engine) as extractor:
-        assert extractor.models == list(NAMES)
-        extractor.extract(images=few)
-        assert computed(store) == {a: 10, b: 10, c: 10}
-        require_view(extractor, [a, b, c], few, expected)
-        extractor.extract([], more)
-        assert computed(store) == {a: 10, b: 10, c: 10}
-        extractor.extract([a, b], more)
-        assert computed(store) == {a: 25, b: 25, c: 10}
-        require_view(extractor, [a, b], more, expected)
-        require_view(extractor, [a, c], few, expected)
-        assert not read_manifest(store).models
-        assert extractor.seconds_per_image.keys() == set(NAMES)
-        extractor.extract([a])
-        assert computed(store) == {a: 45, b: 25, c: 10}
-    opened = FeatureStore(store)
-    assert opened.models == (a,)
-    assert extractor.extraction.outdated == []
-    assert not check_store(store).damage
-    # A plain extraction uses what the other models have.
-    _, done = run_extraction(ImageDomains(digits), zoo(*NAMES), store, CPU)
-    assert computed(store) == {a: 45, b: 45, c: 45}
-    assert (done.timings[b].images, done.timings[c].images) == (20, 35)
-    assert FeatureStore(store).models == NAMES
 
 
 def test_a_python_model_needs_this_process(

@@ -1,30 +1,23 @@
-"""Models of a zoo: their records in a store, their layers, and the texts of classes."""
+"""Models of a zoo: which are refused, and the texts of classes."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
-from tests.features.data import Extract, MakeModel
-from tests.predictor import conftest as fixtures
+from tests.features.data import MakeModel
 from tests.small_clip import WIDTH, small_clip
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.config import ExtractionConfig, find_spec
+from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.extraction.timing import PASSES
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings
-from oodzoo.store.feature_store import FeatureStore
-from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.onnx import OnnxNetwork
+from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.prompts import PROMPTS, Prompts, embed_classes
 from oodzoo.zoo.sources import get_source
-
-timm, timm_spec = fixtures.timm, fixtures.timm_spec
 
 
 @pytest.mark.parametrize(
@@ -43,78 +36,6 @@ def test_bad_zoos(
     with pytest.raises(InputError, match=complaint):
         oodzoo.extract(data, zoo, tmp_path / "s")
     assert not (tmp_path / "s").exists()
-
-
-def test_the_store_keeps_arguments_and_random_weights(
-    data: Path, timm: Any, extract: Extract, tmp_path: Path
-) -> None:
-    built = ModelSpec(
-        "vit",
-        "timm/test_vit",
-        pretrained=False,
-        input_size=32,
-        arguments={"img_size": 32, "num_classes": 0},
-    )
-    extract(data, [built], tmp_path / "store")
-    store = FeatureStore(tmp_path / "store")
-    stored = store.model("vit")
-    assert stored.spec is not None
-    assert stored.spec["arguments"] == built.arguments
-    assert stored.spec["pretrained"] is False
-    # those of the store count, whatever a zoo says now
-    zoo = [ModelSpec("vit", "timm/test_vit", arguments={"depth": 1}, geometry={"crop": [8, 8]})]
-    for known in ([], zoo):
-        found = find_spec(store, stored, known)
-        assert (found.arguments, found.pretrained) == (built.arguments, False)
-    plain = msgspec.structs.replace(stored, spec={"input_size": 32})
-    assert find_spec(store, plain, zoo).arguments is None
-    assert find_spec(store, plain, zoo).geometry is None
-
-
-@pytest.fixture(scope="session")
-def specs() -> list[ModelSpec]:
-    """The features and three layers of a network of the embedded zoo."""
-    return load_zoo("demo/resnet_contrastive@all")
-
-
-@pytest.fixture
-def passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Number of images of each forward pass of an ONNX network, and of outputs."""
-    seen: list[int] = []
-    run = OnnxNetwork._run
-
-    def count(self: OnnxNetwork, batch: Any, names: Any) -> Any:
-        seen.append(len(names))
-        return run(self, batch, names)
-
-    monkeypatch.setattr(OnnxNetwork, "_run", count)
-    return seen
-
-
-def names(specs: list[ModelSpec]) -> list[str]:
-    return [spec.name for spec in specs]
-
-
-def test_layers_are_computed_in_one_forward_pass(
-    digits: Path, specs: list[ModelSpec], passes: list[int], extract: Extract, tmp_path: Path
-) -> None:
-    extract(digits, specs, tmp_path / "store", batch_size=5)
-    store = FeatureStore(tmp_path / "store")
-    assert list(store.models) == sorted(names(specs))
-    # features and three layers: 45 images in three domains, and passes that are timed
-    assert [n for n in passes if n > 3] == [4] * (9 + PASSES)
-    for spec in specs[1:]:
-        stored = store.model(spec.name)
-        assert stored.spec is not None
-        assert (stored.spec["layer"], stored.spec["pooling"]) == (spec.layer, "mean")
-    plain = store.model(specs[0].name).spec
-    assert plain is not None
-    assert "layer" not in plain
-    for spec in specs[1:]:
-        extract(digits, [spec], tmp_path / spec.name)
-        alone = FeatureStore(tmp_path / spec.name).features(spec.name, "chalk")
-        together = store.features(spec.name, "chalk")
-        np.testing.assert_allclose(alone, together, rtol=1e-4, atol=1e-5)
 
 
 NAMES = {"0": "zero", "1": "one", "2": "two"}

@@ -29,8 +29,8 @@ def content_of(store: oodzoo.FeatureStore) -> str:
 
 
 @pytest.fixture
-def local(digits: Path, zoo: MakeZoo, tmp_path: Path) -> str:
-    return content_of(oodzoo.extract(digits, zoo(), tmp_path / "local", device="cpu"))
+def local(made: Path) -> str:
+    return content_of(oodzoo.FeatureStore(made))
 
 
 def test_equal_to_local_files(

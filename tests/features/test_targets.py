@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.features.data import Extract, MakeModel, Stamps, Tree, Zoo, literal, one_of, spoil
+from tests.features.data import Extract, MakeModel, Stamps, Tree, Zoo, one_of
 from tests.fixtures import draw_digits
 from tests.ranking.data import saved, simulate_models
 
@@ -20,7 +20,7 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.config import Extraction
-from oodzoo.extraction.extract import add_unlabelled, open_unlabelled
+from oodzoo.extraction.extract import add_unlabelled
 from oodzoo.extraction.source import ArraySource, StoreSource
 from oodzoo.extraction.target import FEWEST_IMAGES, Target, as_target
 from oodzoo.store.feature_store import FeatureStore
@@ -35,39 +35,6 @@ NAMES = (*MODELS, "cnn_photos")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eighteen other digits, in folders of any form. Tests must not change them."""
     return draw_digits(tmp_path_factory.mktemp("unlabelled") / "target", 2, skip=5)
-
-
-def test_features_are_those_of_a_literal_loop(
-    digits: Path, target: Path, zoo: Zoo, tmp_path: Path
-) -> None:
-    store = oodzoo.extract(digits, zoo(), tmp_path / "s", unlabelled=target)
-    assert store.unlabelled == ("target",)
-    paths = store.paths("target")
-    assert paths == sorted(p.relative_to(target).as_posix() for p in target.rglob("*.png"))
-    assert store.groups("target") == [None] * 18
-    (_, spec) = zoo()
-    features, logits = store.features(spec.name, "target"), store.logits(spec.name, "target")
-    for row in (0, 9, 17):
-        expected = literal(spec, target / paths[row])
-        np.testing.assert_allclose(features[row], expected[0], rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(logits[row], expected[1], rtol=1e-5, atol=1e-5)
-    with pytest.raises(InputError, match=r"the domain 'target' of the store .* has no labels"):
-        store.labels("target")
-
-
-def test_unreadable_ones(
-    digits: Path, target: Path, zoo: Zoo, extract: Extract, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(target, tmp_path / "target")
-    bad, gone, *_ = sorted(folder.rglob("*.png"))
-    spoil(bad)
-    (listed,) = open_unlabelled(folder)
-    gone.unlink()
-    done = extract(digits, zoo(), tmp_path / "s", unlabelled=listed)
-    assert done.unreadable == {gone.relative_to(folder).as_posix(): "No such file or directory"}
-    store = FeatureStore(tmp_path / "s")
-    assert list(store.skipped) == [bad.relative_to(folder).as_posix()]
-    assert (store.n_images, len(store.paths("target"))) == (45, 16)
 
 
 @pytest.mark.parametrize(

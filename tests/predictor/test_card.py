@@ -13,7 +13,7 @@ import pytest
 import oodzoo
 from oodzoo.extraction.columns import Columns
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.predictor.card import card_metadata, is_own_card, model_card
+from oodzoo.predictor.card import is_own_card, model_card
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import ConfidencePoint, LeftOut
 from oodzoo.predictor.models import FeatureModel, PredictorModel
@@ -124,16 +124,6 @@ def test_an_edited_card_is_recognised() -> None:
     changed = (card.replace("108", "109"), f"{card}More.\n", f"More.\n{card}", f"\x80{card}")
     for edited in (*changed, unsealed, "", "# Mine\n"):
         assert not is_own_card(edited.encode("latin-1", "replace"))
-
-
-# --- metadata ------------------------------------------------------------------------------------
-
-
-def metadata(parts: PredictorParts) -> Any:
-    return pytest.importorskip("yaml").safe_load(card_metadata(parts))
-
-
-# --- in notebooks --------------------------------------------------------------------------------
 
 
 def test_a_table_of_the_models() -> None:

@@ -61,9 +61,6 @@ def fixed(size: int) -> Callable[[Any], Any]:
     return change
 
 
-# --- from pixels ---------------------------------------------------------------------------------
-
-
 def test_the_file_equals_the_predictor(
     predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
 ) -> None:
@@ -174,9 +171,6 @@ def test_fixed_batch_sizes_and_what_is_not_written(
     refused(r'needs the package onnx.*"oodzoo\[onnx\]"', predictor)
 
 
-# --- from an image -------------------------------------------------------------------------------
-
-
 def test_the_raw_form(
     unseen: list[Path], zoo: list[ModelSpec], fit_models: Any, tmp_path: Path
 ) -> None:
@@ -199,9 +193,6 @@ def test_the_raw_form(
     assert fitted.export_inputs(raw=True) == {"image": ("height", "width", 3)}
 
 
-# --- the head ------------------------------------------------------------------------------------
-
-
 @pytest.mark.filterwarnings("ignore:.*the mean of the features is")
 @pytest.mark.parametrize(("choose", "offset"), [("pool", 1e4), ("selection", 0), ("ensemble", 1e4)])
 def test_heads_of_any_choice_and_offset(choose: str, offset: float, tmp_path: Path) -> None:
@@ -215,9 +206,6 @@ def test_heads_of_any_choice_and_offset(choose: str, offset: float, tmp_path: Pa
     given = {names[name]: np.float32(features[name]) for name in names}
     assert set(predictor.export_inputs()) == set(given)
     np.testing.assert_allclose(outputs(file, given), predictor.predict_proba(features), atol=1e-5)
-
-
-# --- what is not written, and examples -----------------------------------------------------------
 
 
 def test_examples_of_the_documentation_need_no_oodzoo(

@@ -42,11 +42,10 @@ def test_the_curve_counts_what_is_kept_and_right() -> None:
     assert confidence_curve(p, y)[-1].accuracy is None or p["a"].max() >= 0.99
 
 
-@pytest.mark.parametrize("max_models", [None, 1])
-def test_the_accuracy_of_a_pool_is_that_of_the_evaluation(max_models: int | None) -> None:
+def test_the_accuracy_of_a_pool_is_that_of_the_evaluation() -> None:
     """Not even the regularisation of the heads was chosen with the labels of the domain."""
-    row = evaluated(max_models=max_models).pool
-    found = oodzoo.fit(*zoo(n=18), choose="pool", max_models=max_models).left_out
+    row = evaluated().pool
+    found = oodzoo.fit(*zoo(n=18), choose="pool").left_out
     assert found is not None
     every = found.at_confidence(0)
     assert every.accuracy == pytest.approx(row.average)

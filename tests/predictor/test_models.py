@@ -40,9 +40,6 @@ def edited(store: oodzoo.FeatureStore, **change: Any) -> oodzoo.FeatureStore:
     return oodzoo.FeatureStore(store.path)
 
 
-# --- found and verified --------------------------------------------------------------------------
-
-
 def test_found_moved_and_other_models(
     copy: oodzoo.FeatureStore,
     zoo: list[ModelSpec],
@@ -87,8 +84,6 @@ def test_found_moved_and_other_models(
     for model in predictor.loadable_models:
         assert model.load("cpu").info.n_logits is None  # logits are not computed
 
-
-# --- layers of one network -----------------------------------------------------------------------
 
 LAYERS = ["vit_letters@t155", "resnet_contrastive@t49", "vit_letters", "vit_letters@t214"]
 
@@ -159,8 +154,6 @@ def test_layers_share_a_pass_a_file_and_a_cost(
     assert file.stat().st_size < 1.3 * sum(sizes) + 20_000  # no network is in it twice
 
 
-# --- features only -------------------------------------------------------------------------------
-
 Y, DOMAINS = np.tile([3, 5], 30), np.repeat([1, 2, 3], 20)
 X = np.random.default_rng(0).normal(size=(60, 4)) + (Y == 5)[:, None]
 FEATURES = {"all of them/X": X, "half": X[:, :2]}
@@ -202,9 +195,6 @@ def test_models_that_have_features_only(tmp_path: Path) -> None:
         rewrite(folder / "predictor.json", lambda d, to=features: d.update(features=to))  # type: ignore[misc]
         with pytest.raises(InputError, match=message):
             oodzoo.load(folder)
-
-
-# --- features of unit length, of pools with zero-shot heads --------------------------------------
 
 
 def test_images_with_zero_shot_heads(digits: Path, unseen: list[Path], tmp_path: Path) -> None:

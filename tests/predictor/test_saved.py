@@ -40,9 +40,6 @@ def refused(folder: Path, says: str) -> str:
     return str(caught.value)
 
 
-# --- complete and self-contained -----------------------------------------------------------------
-
-
 def test_a_loaded_predictor_is_the_same(
     predictor: oodzoo.Predictor, saved: Path, unseen: list[Path], zoo: list[ModelSpec]
 ) -> None:
@@ -60,26 +57,6 @@ def test_a_loaded_predictor_is_the_same(
     models = {f"models/{model.name}.onnx" for model in predictor.models}
     assert names(saved) == {"predictor.json", HEAD, GAUSSIAN, "README.md"} | models
     assert str(zoo[0].folder) not in (saved / "predictor.json").read_text()
-
-
-def test_it_needs_neither_store_nor_zoo_and_can_be_moved(
-    unseen: list[Path], zoo: list[ModelSpec], fit_models: Any, tmp_path: Path
-) -> None:
-    folder = shutil.copytree(zoo[0].folder, tmp_path / "zoo")
-    fitted = fit_models([replace(spec, folder=folder) for spec in zoo[:2]])
-    expected = fitted.predict(unseen).tolist()
-    fitted.save(tmp_path / "here" / "model")
-    shutil.move(tmp_path / "here", tmp_path / "there")
-    shutil.rmtree(tmp_path / "store of models")
-    shutil.rmtree(folder)
-    job = tmp_path / "there"
-    assert oodzoo.load(job / "model").predict(unseen).tolist() == expected
-    refused(job, r"there' is not a predictor: it has no predictor\.json")
-    (job / "run.json").touch()  # the folder of a run stands for its predictor
-    assert oodzoo.load(job).classes_.tolist() == fitted.classes_.tolist()
-
-
-# --- damage --------------------------------------------------------------------------------------
 
 
 def test_a_missing_changed_or_swapped_file(folder: Path, unseen: list[Path]) -> None:
@@ -163,9 +140,6 @@ def test_a_file_outside_the_folder(folder: Path, kind: str, name: str) -> None:
     assert repr(given) in refused(folder, r"which is not inside its folder; fit again")
 
 
-# --- replaced ------------------------------------------------------------------------------------
-
-
 def test_saving_again_replaces_a_predictor_and_nothing_else(
     predictor: oodzoo.Predictor, folder: Path, unseen: list[Path], tmp_path: Path
 ) -> None:
@@ -247,9 +221,6 @@ def test_a_replacement_that_fails_leaves_the_old_predictor(
     assert not (folder / "README.md").exists()  # there is never the card of another predictor
     assert oodzoo.load(folder).provenance == predictor.provenance
     predictor.save(folder)
-
-
-# --- files of the models -------------------------------------------------------------------------
 
 
 def _external(folder: Path, zoo: list[ModelSpec]) -> str:

@@ -62,8 +62,6 @@ def test_clashes_get_a_number_and_a_second_run_changes_nothing(
         Sorter(paths[0], [])
 
 
-# --- lists of images -----------------------------------------------------------------------------
-
 LONG = b"x" * 100_000  # across many reads
 
 

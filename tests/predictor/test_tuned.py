@@ -56,9 +56,6 @@ def data(images: Path, tmp_path: Path) -> Path:
     return shutil.copytree(images, tmp_path / "data")
 
 
-# --- the data ------------------------------------------------------------------------------------
-
-
 def to_tune(data: Any, predictor: oodzoo.Predictor) -> oodzoo.ImageDomains:
     return readable_to_tune(open_to_tune(data, predictor), predictor)
 
@@ -124,9 +121,6 @@ def test_the_model_with_the_largest_weight_or_the_highest_score(
     ):
         with pytest.raises(InputError, match=message):
             model_to_tune(before, name)
-
-
-# --- a tuned network in a pool -------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -99,11 +99,12 @@ FAULTS: dict[str, Callable[[Bucket, str, int], None]] = {
 def test_the_client_repeats_requests_that_fail(s3: Bucket, fault: str) -> None:
     url = Url(s3.url) / "photos"
     s3.put("photos/1", CONTENT)
-    FAULTS[fault](s3, "^GET .*list-type", 1)
+    if fault != "stall":  # for seconds
+        FAULTS[fault](s3, "^GET .*list-type", 1)
     FAULTS[fault](s3, "^GET .*photos/1", 1)
     (file,) = list_files(url)
     assert read_file(file) == CONTENT
-    if fault != "end early":  # an answer to these has no body
+    if fault == "drop":
         for method in ("PUT", "HEAD", "DELETE"):
             FAULTS[fault](s3, f"^{method}", 1)
     write_file(url / "1", b"new")
@@ -185,7 +186,7 @@ def test_no_credentials(s3: Bucket, monkeypatch: pytest.MonkeyPatch, tmp_path: P
             r"Could not connect .*127\.0\.0\.1:9.*; check the network, and the address",
         ),
         ({"AWS_PROFILE": "none"}, "s3://bucket", "no credentials .*none.*or AWS_PROFILE"),
-        ({}, "s3://no_$/x", "Invalid bucket name"),
+        ({"AWS_MAX_ATTEMPTS": "1"}, "s3://no_$/x", "Invalid bucket name"),
         ({}, "s4://b/x", "unknown protocol 's4'; did you mean s3"),
         ({}, "xyzzyxyzzy://b/x", "expected one such as s3, gs or https"),
         ({}, "oodzootest://x", "a package is missing: Install it to use it"),
@@ -241,8 +242,6 @@ def test_a_missing_package(
     ("statuses", "words"),
     [
         ([404] * 2, None),  # to HEAD and GET
-        ([410] * 2, None),
-        ([401] * 2, "access is denied"),
         ([403] * 2, "access is denied"),
         ([400] * 2, "400"),
         ([503] * 2, "503.*; check the network, and rerun the command"),

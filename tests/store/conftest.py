@@ -11,28 +11,15 @@ from tests.features.conftest import (
     digits,
     extract,
     made,
-    make_model,
     stamps,
     store,
     tree,
     zoo,
-    zoo_file,
 )
 from tests.store import tiny
 from tests.store.data import fill, letters
 
-__all__ = [
-    "data",
-    "digits",
-    "extract",
-    "made",
-    "make_model",
-    "stamps",
-    "store",
-    "tree",
-    "zoo",
-    "zoo_file",
-]
+__all__ = ["data", "digits", "extract", "made", "stamps", "store", "tree", "zoo"]
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shlex
 import shutil
 from pathlib import Path
@@ -12,12 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.features.data import Extract, Tree, Zoo
 from tests.store.data import (
-    Array,
     compute,
     fill,
     image,
@@ -37,8 +35,8 @@ from oodzoo.store.documents import read_local, update_local
 from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
 from oodzoo.store.index import require_store
 from oodzoo.store.manifest import IDENTITY, Manifest
-from oodzoo.store.places import is_file_name, mistaken_folder, part_of_run, repair_advice
-from oodzoo.store.shards import Shard, checksum, open_shard, read_record, record_file, write_shard
+from oodzoo.store.places import mistaken_folder, part_of_run, repair_advice
+from oodzoo.store.shards import checksum
 from oodzoo.store.table import SampleTable, TableDomain, add_table, read_table
 from oodzoo.store.writer import writing
 from oodzoo.tasks import Task
@@ -169,42 +167,6 @@ def test_many_shards_in_a_domain(tmp_path: Path) -> None:
     np.testing.assert_array_equal(store.features("m", "night"), values("m", [image("c")]))
 
 
-def test_images_that_cannot_be_decoded_are_left_out(tmp_path: Path) -> None:
-    table = letters(day="abcd", night="ef")
-    fill(tmp_path, table, "m1", "m2", undecodable=[image("b"), image("f")])
-    store = require_right(tmp_path)
-    assert store.paths("day") == ["day/a.png", "day/c.png", "day/d.png"]
-    assert store.n_images == len(store.labels("day")) + len(store.labels("night")) == 4
-    assert store.skipped == {"day/b.png": "cannot be decoded", "night/f.png": "cannot be decoded"}
-    assert store.data_fingerprint == letters(day="acd", night="e").fingerprint
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.sets(st.sampled_from("abcdefghijkl")), max_size=5), st.integers(1, 13))
-def test_the_order_does_not_depend_on_the_layout(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[set[str]], rows: int
-) -> None:
-    """The images arrive in any groups; rows, blocks and labels are those of a fresh store."""
-    store = tmp_path_factory.mktemp("grown") / "store"
-    seen: set[str] = set()
-    for step in [*steps, set("abcdefghijkl")]:
-        seen |= step
-        if seen:
-            day, night = (sorted(seen & set(part)) for part in ("abcdefgh", "ijkl"))
-            given = {"day": "".join(day), "night": "".join(night)}
-            fill(store, letters(**{name: part for name, part in given.items() if part}), "m")
-    grown = require_right(store)
-    fresh = require_right(fill(store.parent / "fresh", letters(day="abcdefgh", night="ijkl"), "m"))
-    assert grown.data_fingerprint == fresh.data_fingerprint
-    for domain in fresh.domains:
-        assert grown.paths(domain) == fresh.paths(domain) == sorted(fresh.paths(domain))
-        np.testing.assert_array_equal(grown.labels(domain), fresh.labels(domain))
-        for output in ("features", "logits"):
-            blocks = (list(s.blocks("m", domain, output, rows=rows)) for s in (grown, fresh))
-            for found, expected in zip(*blocks, strict=True):
-                np.testing.assert_array_equal(found, expected)
-
-
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four shards: two domains, and a second extraction with one more image in each."""
@@ -329,12 +291,6 @@ def test_the_folder_of_a_run_and_its_parts(tmp_path: Path) -> None:
     )
 
 
-@given(st.text(max_size=60) | st.from_regex(r"[0-9./-]{11}\.features\.[0-9a-f./]{16}\.npy"))
-def test_a_shard_file_is_in_the_folder_of_its_model(name: str) -> None:
-    if is_file_name(name):
-        assert Path(os.path.normpath(Path("models/m") / name)).parent == Path("models/m")
-
-
 def test_the_identity_of_a_model_is_what_determines_its_features() -> None:
     known = record()
     other: dict[str, Any] = {
@@ -356,49 +312,6 @@ def test_the_identity_of_a_model_is_what_determines_its_features() -> None:
     one, two = ({image("a"): "truncated"}, {image("b"): "empty", image("a"): "truncated"})
     both = Manifest(models={"m": known.stored("m", "", one), "n": known.stored("n", "", two)})
     assert both.skipped == two
-
-
-def test_a_finished_shard(tmp_path: Path) -> None:
-    """Of two writers the first counts; a file is verified again when it changes; no links."""
-    folder, images = tmp_path / "store/models/m", [image(name) for name in "abcdef"]
-
-    def written(names: str = "abcd") -> Shard:
-        rows = {o: values("m", map(image, names), o) for o in ("features", "logits")}
-        write_shard(folder, "00000-00003", images, "id", rows, {4: "truncated", 5: None})
-        found = read_record(record_file(folder, "00000-00003"))
-        assert found is not None
-        return found
-
-    def opened() -> Array:
-        return open_shard(folder.parents[1], path, first.features, (4, 3), "float32")
-
-    first = written()
-    path = folder / first.features.file
-    before, inode = set(folder.iterdir()), record_file(folder, "00000-00003").stat().st_ino
-    for again in ("abcd", "wxyz"):  # another machine may compute other last digits
-        assert written(again) == first
-        assert set(folder.iterdir()) == before
-        assert record_file(folder, "00000-00003").stat().st_ino == inode
-    with pytest.raises(ValueError, match="read-only"):
-        opened()[0] = 0
-    times = path.stat()
-    with path.open("r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        file.write(b"\x99")
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as no change of the disk does
-    assert opened()[-1, -1] != values("m", [image("d")])[0, -1]
-    os.utime(path)
-    with pytest.raises(InputError, match="is damaged"):
-        opened()
-    outside = tmp_path / "outside"
-    for each in (path, folder / "00000-00003.json"):
-        outside.write_text("mine")
-        each.unlink()
-        each.symlink_to(outside)
-        with pytest.raises(InputError, match="is a symbolic link"):
-            written()
-        assert outside.read_text() == "mine"
-        each.unlink()
 
 
 def test_facts_are_added_to_those_that_are_there(small: Path, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from tests.features.data import Tree, write_table
 from tests.store import tiny
-from tests.store.contents import contents
 from tests.store.data import fill, flip, letters, record, unlabelled
 
 from oodzoo.core.errors import InputError
@@ -37,11 +36,8 @@ def stored(images: Path, tmp_path: Path) -> Store:
     return stored
 
 
-@pytest.mark.parametrize("parts", [("a", "b"), ("a", "ba", "b")])
-def test_models_of_several_stores(
-    stored: Store, images: Path, tmp_path: Path, tree: Tree, parts: tuple[str, ...]
-) -> None:
-    stores = [stored(f"part{at}", models) for at, models in enumerate(parts)]
+def test_models_of_several_stores(stored: Store, images: Path, tmp_path: Path, tree: Tree) -> None:
+    stores = [stored(f"part{at}", models) for at, models in enumerate(("a", "ba", "b"))]
     before = [tree(store) for store in stores]
     (tmp_path / "both").mkdir()  # an empty folder will do
     merged = merge_stores(stores, tmp_path / "both")
@@ -63,8 +59,10 @@ def test_unlabelled_domains(stored: Store, images: Path, tmp_path: Path) -> None
     assert all(merged.has_features("a", domain) for domain in merged.unlabelled)
     assert merged.has_features("b", "sky")
     assert not merged.has_features("b", "sea")
-    expected = contents(stored("whole", "ab", images, sea, sky))
-    assert contents(tmp_path / "both").items() <= expected.items()
+    expected = tiny.content(stored("whole", "ab", images, sea, sky))
+    for output in ("features", "logits"):
+        del expected["sea"][-1][f"b {output}"]
+    assert tiny.content(tmp_path / "both") == expected
 
 
 def test_other_samples(stored: Store, images: Path, tmp_path: Path) -> None:

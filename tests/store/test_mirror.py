@@ -37,11 +37,9 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OODZOO_CACHE_SIZE", raising=False)
 
 
-@pytest.fixture(params=["memory", "s3"])
-def url(request: pytest.FixtureRequest) -> str:
-    """A place without a store, in memory or on a server."""
-    if request.param == "s3":
-        return f"{request.getfixturevalue('s3').url}/features"
+@pytest.fixture
+def url() -> str:
+    """A place without a store, in memory."""
     return f"memory://{secrets.token_hex(8)}/features"
 
 
@@ -59,9 +57,10 @@ def local(tiny_store: Path) -> Path:
 
 
 def test_an_extracted_store_equals_a_local_one(
-    url: str, data: Path, local: Path, tmp_path: Path
+    s3: Bucket, data: Path, local: Path, tmp_path: Path
 ) -> None:
     """Another machine finishes it, and this one reads it again."""
+    url = f"{s3.url}/features"
     extract(data, ["a"], url)
     assert FeatureStore(url).milliseconds_per_image("a") is not None
     with another_machine(tmp_path / "elsewhere"):
@@ -107,27 +106,27 @@ def test_commands_do_the_same_as_on_a_local_store(
 def test_commands(url: str, data: Path, local: Path, tmp_path: Path, run: Run) -> None:
     """They show the URL, never the mirror, and the same numbers as for a local store."""
     upload(local, url)
-    for command in ("rank", "select", "store ls", "store check", "store prune", "store du"):
+    shutil.rmtree(data / "day/bike")
+    for store in (url, local):
+        assert "3 removed" in run("store", "sync", store, data).out
+    for command in ("rank", "store ls", "store check", "store du"):
         outcomes = [run(*command.split(), store, "--json") for store in (url, local)]
         remote, here = (outcome.document for outcome in outcomes)
-        if command in ("rank", "select"):
-            assert (remote["store"].pop("name"), here["store"].pop("name")) == (
-                "features",
-                local.name,
-            )
+        if command == "rank":
+            names = remote["store"].pop("name"), here["store"].pop("name")
+            assert names == ("features", local.name)
         assert remote == here, command
         assert "object-cache" not in outcomes[0].out + outcomes[0].err
-    shutil.rmtree(data / "day/bike")
-    assert "3 removed" in run("store", "sync", url, data).out
-    shown = run("store", "du", url)
-    assert f"can be freed with `oodzoo store prune {url}`" in shown.out
+    assert f"can be freed with `oodzoo store prune {url}`" in run("store", "du", url).out
     merged = run("store", "merge", url, url, "--out", f"{url}/copy")
     assert f"2 models, 15 images, 2 domains in {url}/copy" in merged.out
     assert f"no such feature store: '{url}/none'" in run("rank", f"{url}/none").complaint
     assert "s3://bucket/x" in run("rank", "s3:/bucket/x").complaint
 
 
-def test_documents_are_read_once_and_shards_when_they_are_needed(s3: Bucket, local: Path) -> None:
+def test_documents_are_read_once_and_shards_when_they_are_needed(
+    s3: Bucket, local: Path, tmp_path: Path
+) -> None:
     url = s3.upload(local, "features")
     store = FeatureStore(url)
     assert not s3.proxy.asked(r"GET .*\.npy")
@@ -140,6 +139,9 @@ def test_documents_are_read_once_and_shards_when_they_are_needed(s3: Bucket, loc
     s3.proxy.forget()
     assert content(url) == content(local)
     assert not s3.proxy.asked(r"GET .*\.(json|npy)")
+    for copy in (tmp_path / "object-cache/objects").rglob("*.npy"):
+        write_bytes(copy, bytes(copy.stat().st_size))  # damaged: fetched again
+    assert content(url) == content(local)
 
 
 def test_the_cache_is_smaller_than_the_features(
@@ -162,11 +164,8 @@ def test_the_cache_is_smaller_than_the_features(
     ("upload_of", "left"),
     [
         (r"PUT .*logits.*\.npy", 3),
-        (r"PUT .*/00000-00001\.json", 1),
-        (r"PUT .*samples", 0),
         (r"PUT .*images/", 4),
         (r"PUT .*shards\.", 0),
-        (r"PUT .*manifest", 4),
     ],
 )
 def test_a_server_that_is_down_at_an_upload(
@@ -245,14 +244,6 @@ def test_damage_is_found_at_the_remote_side(url: str, data: Path, local: Path) -
         with pytest.raises(InputError, match=f"'{url}/{name}' is damaged"):
             FeatureStore(url)
         write_file(Url(f"{url}/{name}"), whole)
-
-
-def test_a_damaged_copy_is_fetched_again(s3: Bucket, local: Path, tmp_path: Path) -> None:
-    url = s3.upload(local, "features")
-    content(url)
-    for copy in (tmp_path / "object-cache/objects").rglob("*.npy"):
-        write_bytes(copy, bytes(copy.stat().st_size))
-    assert content(url) == content(local)
 
 
 def test_a_file_that_cannot_be_read_now_is_not_damaged(s3: Bucket, local: Path) -> None:

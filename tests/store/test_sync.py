@@ -14,7 +14,6 @@ import pytest
 from msgspec.structs import replace
 from tests.features.data import Tree, write_table
 from tests.store import tiny
-from tests.store.contents import contents, rows_by_image
 from tests.store.tiny import CLASSES, ExactModel, write_image
 
 from oodzoo.core.errors import InputError
@@ -38,9 +37,17 @@ def same_as_new(tiny_store: Path, images: Path, tmp_path: Path) -> Callable[...,
     def same_as_new(source: Path = images, models: str = "ab") -> None:
         shutil.rmtree(tmp_path / "fresh", ignore_errors=True)
         tiny.extract(source, list(models), tmp_path / "fresh")
-        assert contents(tiny_store) == contents(tmp_path / "fresh")
+        assert tiny.content(tiny_store) == tiny.content(tmp_path / "fresh")
 
     return same_as_new
+
+
+def rows_by_image(store: Path, model: str) -> dict[str, bytes]:
+    """Return the features of a model by image."""
+    opened = FeatureStore(store)
+    images = sorted(opened.coverage(model).rows)
+    rows = opened.gather(model, images, "features")
+    return {image: row.tobytes() for image, row in zip(images, rows, strict=True)}
 
 
 def counts(changes: Changes) -> dict[str, int]:
@@ -155,10 +162,10 @@ def test_unlabelled_domains(
     assert tiny.sync(tiny_store, images, [folder]) == Changes(new=4)
     assert FeatureStore(tiny_store).unlabelled == ()
     tiny.extract(images, ["a"], tiny_store, unlabelled=[str(folder)])
-    before = contents(tiny_store)["target"]
+    before = tiny.content(tiny_store)["target"]
     remove(images, "day/cat/0.png")
     assert sync_store(tiny_store, images) == Changes(removed=1)
-    assert contents(tiny_store)["target"] == before
+    assert tiny.content(tiny_store)["target"] == before
     (folder / "100.png").unlink()
     (folder / "102.png").rename(folder / "001.png")
     assert tiny.sync(tiny_store, images, [folder]) == Changes(unlabelled=("target",))

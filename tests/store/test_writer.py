@@ -24,7 +24,6 @@ from oodzoo.core.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import read_model
 from oodzoo.store.manifest import read_manifest
-from oodzoo.store.shards import record_files
 from oodzoo.store.table import table_numbers
 from oodzoo.store.writer import writing
 
@@ -52,31 +51,6 @@ def test_a_store_grows(
     assert tiny.content(tiny_store) == tiny.content(tmp_path / "fresh")
     assert FeatureStore(tiny_store).paths("day")[0] == "day/bike/-first.png"
     assert stamps(tiny_store).items() > times.items()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ("remove", r"1 of the 18 .* '{name}' \(removed\); drop them with `oodzoo store sync"),
-        ("change", r"1 of the 18 .* '{name}' \(changed\)"),
-        ("move away", "contains features of another data set: none of its 18 images"),
-    ],
-)
-def test_images_that_are_gone_are_an_error(
-    tiny_store: Path, images: Path, tree: Tree, change: str, message: str
-) -> None:
-    before, path = tree(tiny_store), images / "day/cat/1.png"
-    if change == "remove":
-        path.unlink()
-    elif change == "change":
-        tiny.write_image(path, 99, "cat")
-    else:
-        for number, each in enumerate(images.rglob("*.png"), start=100):
-            tiny.write_image(each, number, "cat")
-    message = message.format(name=path.relative_to(images).as_posix())
-    with pytest.raises(InputError, match=message):
-        tiny.extract(images, ["a"], tiny_store)
-    assert tree(tiny_store) == before
 
 
 def test_another_model_of_the_same_name(small: Path) -> None:
@@ -141,30 +115,6 @@ def test_a_damaged_description_does_not_block_other_models(
     assert require_right(small).models == ("m1", "m3")
 
 
-def test_a_plan_has_what_models_lack(small: Path) -> None:
-    with writing(small) as writer:
-        everything = set(writer.table.images())
-        assert writer.plan(["m1", "m2"], everything) == []
-        # images are added once, those that are not there are not planned
-        writer.set_table(letters(day="abcdejk", night="fghil").replacing(unlabelled("u", "az")))
-        for _ in range(2):
-            writer.add_images()
-        new = [[image("j"), image("k")], [image("l")], [image("z")]]
-        assert [writer.index.shards[name] for name in sorted(writer.index.shards)[2:]] == new
-        assert writer.plan(["m1"], [image("a")]) == []
-        assert [shard.images for shard in writer.plan(["m1"], [image("j")])] == new[:1]
-        writer.add_model("m3", record())
-        names = [(shard.name, shard.models) for shard in writer.plan(["m1", "m3"], everything)]
-        assert names == [("00000-00000", ["m3"]), ("00000-00001", ["m3"])]
-        next((small / "models/m1").glob("00000-00001.logits.*")).unlink()
-        (small / "models/m2/00000-00000.json").unlink()
-        plan = writer.plan(["m1", "m2", "m3"], everything)
-        assert [(s.name, s.images, s.models) for s in plan] == [
-            ("00000-00000", [image(name) for name in "abcde"], ["m2", "m3"]),
-            ("00000-00001", [image(name) for name in "fghi"], ["m1", "m3"]),
-        ]
-
-
 def test_an_unreadable_image_is_retried_only_on_request(tmp_path: Path) -> None:
     fill(tmp_path, letters(day="abc"), "m1", "m2", undecodable=[image("b")])
     with writing(tmp_path) as writer:
@@ -180,28 +130,6 @@ def test_an_unreadable_image_is_retried_only_on_request(tmp_path: Path) -> None:
     store = require_right(tmp_path)
     assert store.skipped == {}
     assert store.paths("day") == ["day/a.png", "day/b.png", "day/c.png"]
-
-
-def test_which_models_are_in_the_manifest(small: Path, tree: Tree) -> None:
-    before = tree(small)
-    with writing(small) as writer:
-        writer.finish()
-        assert tree(small) == before
-        writer.set_table(writer.table.replacing(unlabelled("u", "xy")))
-        writer.add_images()
-        assert writer.finish() == []  # images without labels do not make a model incomplete
-        writer.set_table(letters(day="abcdej", night="fghi"))
-        writer.add_images()
-        compute(writer, "m1")
-        assert writer.finish() == ["m2"]
-    assert require_right(small).models == ("m1",)
-    fill(small, letters(day="abcdej", night="fghi"), "m2")
-    assert require_right(small).models == ("m1", "m2")
-    record_files(small / "models/m1")[0].unlink()
-    with writing(small) as writer:
-        writer.add_model("m1", record())  # an own model is read again
-        assert writer.finish() == ["m1"]
-    assert require_right(small).models == ("m2",)
 
 
 def test_what_another_writer_finished_is_in_the_manifest(small: Path) -> None:
