@@ -91,18 +91,6 @@ def test_a_folder_that_has_changed(run: Run, store: Path) -> None:
     assert len(oodzoo.FeatureStore(store).paths("new")) == NEW - 1
 
 
-def test_models_that_have_moved(run: Run, job: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "moved"
-    zoo = oodzoo.load_zoo(write_zoo(folder, list(MODELS)))
-    oodzoo.extract(job / "data", zoo, tmp_path / "s", device="cpu")
-    shutil.rmtree(folder)
-    complaint = run("rank", tmp_path / "s", "--target", job / "new", "--quiet").complaint
-    assert "model 'mlp_glyphs_augmented' is no longer at" in complaint
-    assert "give the new location of its zoo (--zoo" in complaint
-    options = ("--target", job / "new", "--zoo", job / "zoo/zoo.toml")
-    assert run("rank", tmp_path / "s", *options).code == 0
-
-
 @pytest.mark.filterwarnings("always")
 def test_few_images_and_images_with_labels_are_warned_of(run: Run, store: Path) -> None:
     shutil.rmtree("new/chalk")

@@ -19,7 +19,6 @@ from oodzoo.cli.terminal import (
     fit_table,
     left_in_words,
     needed_width,
-    paragraph_on,
     progress_bars,
     progress_lines,
     time_left,
@@ -95,17 +94,6 @@ def test_verbose_shows_details_and_where_warnings_arise(capsys: Captured) -> Non
     assert lines == ["warning: odd", "a detail", "warning: odd (UserWarning of some.py:7)"]
 
 
-def test_messages_break_between_words_on_a_terminal_only() -> None:
-    text = "two words of a message, and 'a/long/path/that/is/wider/than/the/line.png'"
-    narrow = Console(file=io.StringIO(), force_terminal=True, width=20)
-    assert paragraph_on(narrow, text) == [
-        *("two words of a", "message, and"),
-        "'a/long/path/that/is/wider/than/the/line.png'",
-    ]
-    assert paragraph_on(Console(file=io.StringIO(), width=20), text) == [text]
-    assert paragraph_on(narrow, "a\x1b[31mb") == ["a\\x1b[31mb"]
-
-
 # --- tables --------------------------------------------------------------------------------------
 
 COLUMNS = ["rank", "model", "acc. %", "90 %", "d", "ms"]
@@ -113,25 +101,6 @@ ROWS = [
     [1, "vit_small_patch14_dinov2.lvd142m", 94.4, "87-100", 384, 12.3],
     [2, "resnet50.a1_in1k", 9.5, "0-20", 2048, 4.1],
 ]
-
-
-def test_a_table_gives_up_columns_then_is_divided_then_listed() -> None:
-    least: list[str] = ["d", "ms"]
-    for width, dropped in ((60, ["d"]), (55, ["d", "ms"])):
-        assert fit_table(COLUMNS, ROWS, left=2, width=width, least=least).dropped == dropped
-    divided = fit_table(COLUMNS, ROWS, left=2, width=50, least=())
-    assert [part.columns for part in divided.parts] == [
-        ["rank", "model", "acc. %"],
-        ["rank", "model", "90 %", "d"],
-        ["rank", "model", "ms"],
-    ]
-    listed = fit_table(COLUMNS, ROWS, left=2, width=30, least=["d"])
-    assert (divided.dropped, listed.dropped, listed.parts) == ([], [], [])
-    assert listed.lines[:3] == [
-        "1  vit_small_patch14_dinov2.lvd142m",
-        "  acc. % 94.4  90 % 87-100",
-        "  d 384  ms 12.3",
-    ]
 
 
 def test_nothing_is_lost_or_cut_at_any_width() -> None:

@@ -114,22 +114,6 @@ def test_every_stage_is_recorded(done: Path, digits: ImageDomains) -> None:
         assert len({image.label for image in some}) == 3
 
 
-def test_the_predictor_of_a_run(done: Path, digits: ImageDomains, tmp_path: Path) -> None:
-    assert oodzoo.FeatureStore(f"{done}/").path == done / "store"
-    predictor = oodzoo.load(done)  # the folder of the run stands for it, and for the store
-    recommended = read_run(done).to_dict()["evaluation"]["recommended"]
-    assert predictor.provenance.accuracy == recommended["average"]
-    assert set(predictor.provenance.scores or {}) == set(NAMES[:3])
-    card = (done / "model" / "README.md").read_text()
-    assert f"- Name: `{digits.short_name}`\n" in card
-    for domain, accuracy in recommended["domains"].items():
-        assert f"| `{domain}` | {accuracy:.1f} |" in card
-    elsewhere = shutil.copytree(done / "model", tmp_path / "elsewhere")
-    samples = list(digits)[::8]
-    images = [Path(digits.name) / sample.path for sample in samples]
-    assert oodzoo.load(elsewhere).score(images, [sample.label for sample in samples]) > 0.8
-
-
 def test_the_events_of_a_run(done: Path, heard: Watching) -> None:
     inner = [pair for stage in STAGES for pair in ((stage, "start"), (stage, "done"))]
     assert heard.outline() == [("run", "start"), *inner, ("run", "done")]
