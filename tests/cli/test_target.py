@@ -11,7 +11,6 @@ import pytest
 from tests.cluster.data import write_zoo
 from tests.conftest import Run, linked
 from tests.fixtures import draw_digits
-from tests.s3 import Bucket
 
 import oodzoo
 
@@ -64,18 +63,6 @@ def test_a_folder_is_extracted_once(run: Run, store: Path) -> None:
     assert fitted["models"] == [first.document["ranking"][0]["model"]]
     provenance = json.loads(Path("model/predictor.json").read_text())["provenance"]
     assert provenance["scores"] == scores(first.document)
-
-
-def test_images_at_a_url(run: Run, store: Path, s3: Bucket) -> None:
-    local = run("rank", store, "--target", "web=new", *WITHOUT_TIMES).document
-    url = s3.upload(Path("new"), "web")
-    remote = run("rank", store, "--target", f"other={url}", *WITHOUT_TIMES).document
-    assert scores(remote) == scores(local)
-    assert oodzoo.FeatureStore(store).unlabelled == ("other", "web")
-    assert run("rank", store, "--target", url).code == 0  # named after its last part
-    nothing = run("rank", store, "--target", f"{s3.url}/nothing")
-    assert nothing.code == 2
-    assert f"{s3.url}/nothing" in nothing.err
 
 
 def test_a_folder_that_has_changed(run: Run, store: Path) -> None:

@@ -103,6 +103,25 @@ ROWS = [
 ]
 
 
+def test_a_table_gives_up_columns_then_is_divided_then_listed() -> None:
+    least: list[str] = ["d", "ms"]
+    for width, dropped in ((60, ["d"]), (55, ["d", "ms"])):
+        assert fit_table(COLUMNS, ROWS, left=2, width=width, least=least).dropped == dropped
+    divided = fit_table(COLUMNS, ROWS, left=2, width=50, least=())
+    assert [part.columns for part in divided.parts] == [
+        ["rank", "model", "acc. %"],
+        ["rank", "model", "90 %", "d"],
+        ["rank", "model", "ms"],
+    ]
+    listed = fit_table(COLUMNS, ROWS, left=2, width=30, least=["d"])
+    assert (divided.dropped, listed.dropped, listed.parts) == ([], [], [])
+    assert listed.lines[:3] == [
+        "1  vit_small_patch14_dinov2.lvd142m",
+        "  acc. % 94.4  90 % 87-100",
+        "  d 384  ms 12.3",
+    ]
+
+
 def test_nothing_is_lost_or_cut_at_any_width() -> None:
     for width in range(12, 90, 3):
         fitted = fit_table(COLUMNS, ROWS, left=2, width=width, least=["d"])

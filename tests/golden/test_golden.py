@@ -33,7 +33,6 @@ differences between nearly equal models."""
 TABLES: dict[str, Any] = {
     "two domains": zoo(n_domains=2, n=40),
     "three domains": zoo(n_domains=3, n_classes=4, n=40),
-    "six domains": zoo(n_domains=6, n=24, seed=1),
     "numbers": task_zoo("regression", n_domains=3),
     "labels": task_zoo("multilabel"),
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.evaluation.data import zoo
-from tests.report.example import DOMAINS, example_run
+from tests.report.example import DOMAINS
 from tests.report.reader import Reader
 
 import oodzoo
@@ -38,10 +38,6 @@ def ranking(run: Run) -> Ranking:
     return run.ranking
 
 
-def of(**parts: Any) -> Reader:
-    return Reader(page(Run("oodzoo run", **parts)))
-
-
 def numbers(rows: list[dict[str, str]], *names: str) -> list[tuple[float, ...]]:
     """Some columns of a CSV file."""
     return [tuple(float(row[name]) for name in names) for row in rows]
@@ -49,7 +45,7 @@ def numbers(rows: list[dict[str, str]], *names: str) -> list[tuple[float, ...]]:
 
 def test_one_number_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     """The page, the table, the record and the command line promise the same accuracy."""
-    evaluation = oodzoo.evaluate(*zoo())
+    evaluation = oodzoo.evaluate(*zoo(), baselines=False)
     document = json.loads(json.dumps(Run("oodzoo run", evaluation=evaluation).to_dict()))
     average = document["evaluation"]["recommended"]["average"]
     assert document["recommended"]["average"] == average
@@ -78,29 +74,6 @@ def test_ranking(ranking: Ranking, read: Reader) -> None:
         (row.model, ";".join(row.tied), str(row.pareto_optimal).lower(), row.licence)
         for row in ranking.rows
     ]
-
-
-@pytest.mark.parametrize(
-    ("score", "target", "terms"),
-    [
-        ("unseen", False, ("transfer", "accuracy")),
-        ("zood", False, ("discriminability", "stability")),
-        ("knn", False, ("transfer", "accuracy")),
-        ("unseen", True, ("transfer", "accuracy")),
-    ],
-)
-def test_terms_of_each_domain(score: str, target: bool, terms: tuple[str, ...]) -> None:
-    found = example_run(3, score=score, target=target).ranking
-    assert found is not None
-    read = of(ranking=found)
-    if target:
-        assert numbers(read.table("ranking"), "agreement") == [(r.agreement,) for r in found.rows]
-    for term in terms:
-        rows = read.table(f"{term}-by-domain")
-        assert [row["model"] for row in rows] == [row.model for row in found.rows]
-        assert numbers(rows, *DOMAINS) == [
-            tuple(getattr(fold, term) for fold in row.folds) for row in found.rows
-        ]
 
 
 def test_held_out_domains(ranking: Ranking, read: Reader) -> None:
@@ -165,11 +138,8 @@ def test_the_cost_is_averaged_if_it_is_known_everywhere(
     first, *_ = evaluation.domains
     cells = evaluation.pool.cells
     pool = replace(evaluation.pool, cells=cells | {first: replace(cells[first], **changes)})
-    rows = of(evaluation=replace(evaluation, pool=pool)).table("accuracy")
+    found = Run("oodzoo run", evaluation=replace(evaluation, pool=pool))
+    rows = Reader(page(found)).table("accuracy")
     (row,) = (row for row in rows if (row["method"], row["domain"]) == ("Pool", "average"))
     assert row["milliseconds"] == ("" if milliseconds is None else str(milliseconds))
     assert float(row["parameters_million"]) == parameters
-
-
-def values(rows: list[dict[str, str]], name: str) -> list[float]:
-    return [value for (value,) in numbers(rows, name)]
