@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.cluster.data import write_zoo
 from tests.conftest import Run, linked
@@ -63,6 +64,18 @@ def test_a_folder_is_extracted_once(run: Run, store: Path) -> None:
     assert fitted["models"] == [first.document["ranking"][0]["model"]]
     provenance = json.loads(Path("model/predictor.json").read_text())["provenance"]
     assert provenance["scores"] == scores(first.document)
+
+
+def test_a_pool_adapts_to_the_target(run: Run, store: Path) -> None:
+    for name, target in (("plain", ()), ("adapted", ("--target", "new"))):
+        arguments = ("--choose", "pool", "--out", name, *target, *WITHOUT_TIMES)
+        assert run("fit", store, *arguments).document["choice"] == "pool"
+    images = sorted(Path("new").rglob("*.png"))
+    labels = [path.parent.name for path in images]
+    plain, adapted = (oodzoo.load(name) for name in ("plain", "adapted"))
+    assert not np.allclose(adapted.predict_proba(images), plain.predict_proba(images), atol=1e-3)
+    assert adapted.score(images, labels) > 0.7
+    assert adapted.provenance.target == "new"
 
 
 def test_a_folder_that_has_changed(run: Run, store: Path) -> None:
