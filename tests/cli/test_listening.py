@@ -63,7 +63,3 @@ def test_mlflow_and_tensorboard(run: Run, folder: Path, tmp_path: Path) -> None:
     events: Any = EventAccumulator(str(tmp_path / "logs"))
     events.Reload()
     assert {tag: events.Scalars(tag)[0].value for tag in scores} == pytest.approx(scores)
-
-
-def test_a_comparison_does_not_take_them(run: Run) -> None:
-    assert "does not take --log-file" in run("testbed", "paper", "--log-file", "x").complaint

@@ -30,7 +30,8 @@ def test_the_section_of_the_tutorial(tmp_path: Path, two_nodes: Cluster) -> None
     (tmp_path / compare.name).write_text(compare.text, encoding="utf-8")
     run_page(tmp_path, page, "The data")
     address = {"HEAD:6379": two_nodes.address}
-    run_page(tmp_path, page, "Ray", environment=two_nodes.environment, replaced=address)
+    environment = two_nodes.environment
+    run_page(tmp_path, page, "Ray", environment=environment, replaced=address, here=False)
 
 
 def test_without_ray_the_extra_is_named(

@@ -7,22 +7,12 @@ from dataclasses import replace
 from tests.report.diagnosis_example import example_diagnosis
 
 from oodzoo.report.blocks import Figure
-from oodzoo.report.diagnosis import classes_figure, confusion_figure
+from oodzoo.report.diagnosis import classes_figure
 
 
 def drawn(figure: Figure) -> list[str]:
     assert figure.chart is not None
     return [figure.chart.wide.render(), figure.chart.narrow.render()]
-
-
-def test_of_many_classes_the_most_frequent_confusions_are_listed() -> None:
-    names = [f"class {c}" for c in range(345)]
-    assert len(confusion_figure(example_diagnosis(names[:24]), "c", "T").table.rows) == 24
-    diagnosis = example_diagnosis(names, images=20)
-    figure = confusion_figure(diagnosis, "c", "T")
-    assert [tuple(row[:3]) for row in figure.table.rows] == diagnosis.confusions[:200]
-    assert "The table has the 200 most frequent of" in figure.text
-    assert drawn(figure)[0].count("<rect") == 12
 
 
 def test_the_worst_class_is_first() -> None:
