@@ -24,7 +24,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 from oodzoo.cli import main
 
 # Every module is imported for its doctests; these need PyTorch.
-NEED_TORCH = ["cli/killed_tuning.py", "oracles/domainbed_erm.py", "oracles/fine_tuning.py"]
+NEED_TORCH = ["oracles/domainbed_erm.py", "oracles/fine_tuning.py"]
 collect_ignore = [] if find_spec("torch") else NEED_TORCH
 
 pytest_plugins = ["tests.chromium", "tests.fixtures", "tests.s3"]

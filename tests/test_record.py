@@ -82,15 +82,6 @@ def test_the_files_of_the_images(tmp_path: Path) -> None:
         assert record.image_files(tmp_path) == {}
 
 
-def test_a_damaged_digit_is_refused(run: Run, tmp_path: Path) -> None:
-    content = sealed(run.to_dict())
-    (tmp_path / NAME).write_bytes(content)
-    assert read_run(tmp_path) == run
-    (tmp_path / NAME).write_bytes(content.replace(b'"cores": 2', b'"cores": 3'))
-    with pytest.raises(InputError, match="does not match its checksum; run `oodzoo run` again"):
-        read_run(tmp_path)
-
-
 def test_html_lists_the_stages(run: Run) -> None:
     html = replace(run, command="<b>")._repr_html_()
     assert html.count("<tr>") == 3  # the heading, the data and the ranking

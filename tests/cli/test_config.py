@@ -12,19 +12,17 @@ from tests.conftest import Run
 from oodzoo.cli import app
 from oodzoo.cli.run import WritesConfig, file_options
 from oodzoo.cli.run import run as run_command
-from oodzoo.pipeline.config import CONFIG_FILE, read_config
-from oodzoo.report import record
-from oodzoo.store.documents import sealed
+from oodzoo.pipeline.config import CONFIG_FILE
 
 OPTIONS = file_options(run_command, leave_out="config_file")
+COMMAND: Any = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
 COMMON = {"config_file", "json", "quiet", "verbose", "debug"}
 TEXT = 'it\'s "quoted" \\ = # [ü] 25M'
 
 
 def parsed(*arguments: str | Path) -> dict[str, Any]:
     """The values of all options of `oodzoo run` for a command line."""
-    command: Any = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
-    params: dict[str, Any] = command.make_context("run", [str(each) for each in arguments]).params
+    params: dict[str, Any] = COMMAND.make_context("run", [str(each) for each in arguments]).params
     return {name: value for name, value in params.items() if name not in COMMON}
 
 
@@ -89,21 +87,3 @@ def test_a_wrong_file_is_one_line(run: Run, tmp_path: Path, line: str, words: st
     complaint = run("run", "--config", file).complaint
     assert words.replace("FILE", str(file)) in complaint
     assert not (tmp_path / "job").exists()
-
-
-def test_a_folder_of_a_run_instead_of_its_file(run: Run, tmp_path: Path) -> None:
-    (tmp_path / CONFIG_FILE).touch()
-    complaint = run("run", "--config", tmp_path).complaint
-    assert f"is a folder; did you mean {str(tmp_path / CONFIG_FILE)!r}?" in complaint
-
-
-def test_a_run_that_is_refused_leaves_the_file_of_an_earlier_one(tmp_path: Path) -> None:
-    (tmp_path / "run.json").write_bytes(sealed(record.Run("oodzoo run").to_dict()))
-    (tmp_path / CONFIG_FILE).write_text('data = "earlier"\n')
-    listener = WritesConfig(tmp_path, OPTIONS, parsed(*BASE))
-    listener.start("run")
-    listener.start("extraction")
-    listener.end("extraction", status="failed")
-    assert (tmp_path / CONFIG_FILE).read_text() == 'data = "earlier"\n'
-    listener.end("extraction", status="reused")
-    assert read_config(tmp_path / CONFIG_FILE, list(OPTIONS.values()))["data"] == "a data folder"

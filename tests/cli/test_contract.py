@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +246,7 @@ def test_interrupted_before_the_command_starts(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("oodzoo.cli.app.PlainCommand.parse_args", interrupt)
+    monkeypatch.setattr(import_module("oodzoo.cli.app").PlainCommand, "parse_args", interrupt)
     done = run("rank", "store", *(["--json"] if json else []))
     said = '{"error": "interrupted", "code": 130}\n' if json else "oodzoo: interrupted\n"
     assert (done.code, done.out, done.err) == (130, "", said)
@@ -271,17 +272,6 @@ def test_interrupted_ranking(interrupt: Callable[..., str], inputs: Path, tmp_pa
     err = interrupt("cache/folds/", 3, "rank", store)  # reads and writes the first model's before
     assert err.startswith("oodzoo: interrupted; finished models are cached in the store")
     assert len(list(store.glob("cache/folds/*.npz"))) == 1
-
-
-@needs_signals
-def test_interrupted_fit(interrupt: Callable[..., str], inputs: Path, tmp_path: Path) -> None:
-    out = linked(inputs / "model", tmp_path / "predictor")
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    err = interrupt(f"{tmp_path}/", 5, "fit", inputs / "store", "--choose", "single", "--out", out)
-    assert err == "oodzoo: interrupted; output files are unchanged or complete\n"
-    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    after.pop(out / ".lock", None)
-    assert after == before
 
 
 # --- every command -----------------------------------------------------------------------------
@@ -411,14 +401,13 @@ def without_reader(closed: str, *arguments: str | Path, **environment: str) -> t
     return done.returncode, (done.stdout or "") + (done.stderr or "")
 
 
-@pytest.mark.parametrize(("closed", "bars"), [("stdout", ""), ("stderr", "1")])
 def test_reader_that_leaves_ends_no_work(
-    digits: Path, zoo: list[ModelSpec], tmp_path: Path, closed: str, bars: str
+    digits: Path, zoo: list[ModelSpec], tmp_path: Path
 ) -> None:
     models = [f"onnx/{spec.file}" for spec in zoo[1:]]
     options = ("--zoo", ",".join(models), "--no-baselines", "--limit", "36", "--top-k", "1", "-v")
     arguments = ("run", digits, "--out", tmp_path / "job", *options)
-    code, said = without_reader(closed, *arguments, FORCE_COLOR=bars)
+    code, said = without_reader("stdout stderr", *arguments, FORCE_COLOR="1")
     assert code == 0, said
     assert read_run(tmp_path / "job").predictor is not None
     assert (tmp_path / "job" / "model" / "predictor.json").is_file()
@@ -431,10 +420,7 @@ def test_reader_that_leaves_ends_no_work(
     [
         ("data photos --json", 0, "stdout", ""),  # with warnings
         ("data photos --json", 0, "stdout stderr", "1"),
-        ("data missing", 2, "stderr", ""),
         ("data missing", 2, "stdout stderr", "1"),
-        ("data --nonsense", 2, "stderr", ""),
-        ("--help", 0, "stdout stderr", ""),
         ("--help", 0, "stdout", "1"),
     ],
 )
@@ -453,11 +439,6 @@ def test_exit_code_without_a_reader(
     assert "Error" not in said
 
 
-def test_predictions_that_nobody_reads_end_early(saved: Path, unseen: list[Path]) -> None:
-    code, said = without_reader("stdout", "predict", saved, *unseen, "--format", "csv")
-    assert (code, said) == (0, "")
-
-
 @installed
 def test_output_that_knows_only_ascii(photos: Path, write_image: WriteImage) -> None:
     write_image(photos / "dämmerung/cat/1.png")
@@ -470,7 +451,7 @@ def test_output_that_knows_only_ascii(photos: Path, write_image: WriteImage) -> 
 @installed
 @pytest.mark.parametrize(
     ("arguments", "unbuffered"),
-    [("--version", ""), ("--help", "1"), ("data .", "1"), ("data . --json", "")],
+    [("--help", "1"), ("data . --json", "")],
 )
 def test_full_device(photos: Path, arguments: str, unbuffered: str) -> None:
     done = subprocess.run(

@@ -11,40 +11,6 @@ import pytest
 from tests.conftest import Run
 from tests.s3 import Bucket
 
-import oodzoo
-
-
-def test_json_document(run: Run, photos: Path) -> None:
-    document = run("data", photos, "--json").document
-    assert document["images"] == 8
-    assert document["domains"] == ["day", "night"]
-    assert document["classes"] == ["cat", "dog"]
-    assert document["counts"]["night"] == {"cat": 2, "dog": 2}
-    assert document["fingerprint"] == oodzoo.ImageDomains(photos).fingerprint
-    assert document["warnings"] == []
-    rows = [f"{s.path},{s.domain},{s.label}" for s in oodzoo.ImageDomains(photos)]
-    (photos / "table.csv").write_text("\n".join(["file,site,y", *rows]))
-    columns = ("--columns", "path=file,domain=site,label=y", "--json")
-    table = run("data", photos / "table.csv", *columns).document
-    assert table["fingerprint"] == document["fingerprint"]
-    (photos / "day/cat/empty.png").touch()
-    quick = run("data", photos, "--quick", "--json")
-    assert (quick.code, quick.err) == (0, "")
-    assert (quick.document["images"], quick.document["fingerprint"]) == (9, None)
-
-
-def test_warnings_name_the_images(run: Run, photos: Path) -> None:
-    (photos / "day/cat/broken.JPG").write_text("this is no picture")
-    shutil.copy(photos / "day/dog/1.png", photos / "night/dog/copy.png")
-    outcome = run("data", photos, "--json")
-    warnings = outcome.document["warnings"]
-    assert {w["kind"]: w["paths"] for w in warnings} == {
-        "leak": ["day/dog/1.png", "night/dog/copy.png"],
-        "unreadable": ["day/cat/broken.JPG"],
-    }
-    lines = outcome.err.splitlines()
-    assert lines == [f"warning: {w['message']}; {w['advice']}" for w in warnings]
-
 
 @pytest.mark.skipif(sys.platform != "linux", reason="names are bytes only on Linux")
 def test_name_that_is_no_text(run: Run, photos: Path) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from tests.cluster.data import nothing_but_timings_differs, write_zoo
 from tests.conftest import Run
 from tests.fixtures import draw_digits
-from tests.s3 import Bucket
 
 import oodzoo
 
@@ -87,30 +85,6 @@ def test_all_gpus_where_there_are_none(
     complaint = run(*arguments, "--quiet").complaint
     assert "the device is 'all', but PyTorch finds no GPU here; use cpu or auto" in complaint
     assert not (tmp_path / "s").exists()
-
-
-def test_a_full_disk_is_one_line(run: Run, data: Path, zoo: Path, small_disk: Any) -> None:
-    options = ("--zoo", zoo, "--store", small_disk("size=68k") / "s", "--quiet")
-    assert "the disk is full" in run("extract", data, *options).complaint
-
-
-def test_unlabelled_images(run: Run, data: Path, zoo: Path, tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        draw_digits(tmp_path / name, 1, skip=6)
-    (tmp_path / "two" / "leak.png").write_bytes(one_of(data).read_bytes())
-    arguments = ("extract", data, "--zoo", zoo, "--store", tmp_path / "s")
-    options = ("--unlabelled", tmp_path / "one", "--unlabelled", f"other={tmp_path / 'two'}")
-    outcome = run(*arguments, *options, "--json")
-    document = outcome.document
-    assert (document["unlabelled"], document["images"]) == (["one", "other"], 45)
-    assert document["decoded"] == 54
-    assert "warning: leak between domains: unlabelled domain 'other' also contains" in outcome.err
-    assert repr(one_of(data).relative_to(data).as_posix()) in outcome.err
-    again = run(*arguments)
-    assert again.out.startswith("2 models, 45 images, 3 domains in ")
-    assert again.out.endswith("(2 more without labels)\n")
-    features = oodzoo.FeatureStore(tmp_path / "s").features("separable_shapes", "other")
-    assert features.shape == (10, 96)
 
 
 # --- a part of the data, and of the work ---------------------------------------------------------
@@ -188,17 +162,3 @@ def test_a_race_lists_what_it_drops(run: Run, digits: Path, tmp_path: Path) -> N
     assert not [line for line in shown.err.splitlines() if line.startswith("dropped")]
     again = run(*arguments, "--budget", "10h", "--json")
     assert (again.document["race"]["dropped"], len(again.document["models"])) == ({}, n)
-
-
-def test_what_is_read_from_a_url_is_said_before(
-    run: Run, s3: Bucket, zoo: Path, tmp_path: Path
-) -> None:
-    digits = draw_digits(tmp_path / "few", 2)
-    url, target = s3.upload(digits, "digits"), s3.upload(digits / "chalk", "new")
-    options = ("--zoo", zoo, "--store", tmp_path / "s", "--unlabelled", target)
-    done = run("extract", url, *options)
-    assert done.code == 0, done.err
-    size = sum(path.stat().st_size for path in digits.rglob("*.png"))
-    assert f"Reading 18 images ({size / 1e3:.1f} kB) from '{url}'" in done.err
-    assert f"from '{target}'" in done.err
-    assert len(s3.proxy.asked(r"^GET .*/digits/.*\.png")) == 18

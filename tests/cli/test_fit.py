@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.conftest import Run, linked
+from tests.conftest import Run
 
 import oodzoo
 
@@ -98,16 +97,6 @@ def evaluated(run: Run, store: oodzoo.FeatureStore, made: Path) -> Path:
     return file
 
 
-@pytest.mark.parametrize("command", ["rank", "select"])
-def test_the_file_has_what_is_printed(
-    run: Run, store: oodzoo.FeatureStore, tmp_path: Path, command: str
-) -> None:
-    file = tmp_path / "result.json"
-    printed = run(command, store.path, "--out", file, "--json").document
-    assert json.loads(file.read_text()) == printed
-    assert printed["store"] == {"name": store.name, "data": store.data_fingerprint}
-
-
 def test_fit_takes_what_an_evaluation_recommends(
     run: Run, store: oodzoo.FeatureStore, evaluated: Path, tmp_path: Path
 ) -> None:
@@ -168,17 +157,6 @@ def test_other_files_and_options_are_refused(
     arguments = ("--from", file, "--out", tmp_path / "model", *options.split())
     assert words in run("fit", store.path, *arguments).complaint
     assert not (tmp_path / "model").exists()
-
-
-def test_a_model_that_was_removed_since(
-    run: Run, store: oodzoo.FeatureStore, evaluated: Path, tmp_path: Path
-) -> None:
-    copied = linked(store.path, tmp_path / "store")
-    gone = json.loads(evaluated.read_text())["recommended"]["models"][0]
-    shutil.rmtree(copied / "cache", ignore_errors=True)
-    assert run("store", "rm", copied, gone).code == 0
-    arguments = ("--from", evaluated, "--out", tmp_path / "model")
-    assert gone in run("fit", copied, *arguments).complaint
 
 
 # --- export --------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.cluster.data import write_zoo
 from tests.conftest import Run, linked
 from tests.fixtures import draw_digits
-from tests.s3 import Bucket
 
 import oodzoo
 
@@ -66,16 +66,16 @@ def test_a_folder_is_extracted_once(run: Run, store: Path) -> None:
     assert provenance["scores"] == scores(first.document)
 
 
-def test_images_at_a_url(run: Run, store: Path, s3: Bucket) -> None:
-    local = run("rank", store, "--target", "web=new", *WITHOUT_TIMES).document
-    url = s3.upload(Path("new"), "web")
-    remote = run("rank", store, "--target", f"other={url}", *WITHOUT_TIMES).document
-    assert scores(remote) == scores(local)
-    assert oodzoo.FeatureStore(store).unlabelled == ("other", "web")
-    assert run("rank", store, "--target", url).code == 0  # named after its last part
-    nothing = run("rank", store, "--target", f"{s3.url}/nothing")
-    assert nothing.code == 2
-    assert f"{s3.url}/nothing" in nothing.err
+def test_a_pool_adapts_to_the_target(run: Run, store: Path) -> None:
+    for name, target in (("plain", ()), ("adapted", ("--target", "new"))):
+        arguments = ("--choose", "pool", "--out", name, *target, *WITHOUT_TIMES)
+        assert run("fit", store, *arguments).document["choice"] == "pool"
+    images = sorted(Path("new").rglob("*.png"))
+    labels = [path.parent.name for path in images]
+    plain, adapted = (oodzoo.load(name) for name in ("plain", "adapted"))
+    assert not np.allclose(adapted.predict_proba(images), plain.predict_proba(images), atol=1e-3)
+    assert adapted.score(images, labels) > 0.7
+    assert adapted.provenance.target == "new"
 
 
 def test_a_folder_that_has_changed(run: Run, store: Path) -> None:
@@ -89,18 +89,6 @@ def test_a_folder_that_has_changed(run: Run, store: Path) -> None:
     outcome = run("rank", store, "--target", "./new")
     assert "its 27 images were replaced by those of 'new'" in outcome.err
     assert len(oodzoo.FeatureStore(store).paths("new")) == NEW - 1
-
-
-def test_models_that_have_moved(run: Run, job: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "moved"
-    zoo = oodzoo.load_zoo(write_zoo(folder, list(MODELS)))
-    oodzoo.extract(job / "data", zoo, tmp_path / "s", device="cpu")
-    shutil.rmtree(folder)
-    complaint = run("rank", tmp_path / "s", "--target", job / "new", "--quiet").complaint
-    assert "model 'mlp_glyphs_augmented' is no longer at" in complaint
-    assert "give the new location of its zoo (--zoo" in complaint
-    options = ("--target", job / "new", "--zoo", job / "zoo/zoo.toml")
-    assert run("rank", tmp_path / "s", *options).code == 0
 
 
 @pytest.mark.filterwarnings("always")

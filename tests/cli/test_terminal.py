@@ -19,7 +19,6 @@ from oodzoo.cli.terminal import (
     fit_table,
     left_in_words,
     needed_width,
-    paragraph_on,
     progress_bars,
     progress_lines,
     time_left,
@@ -93,17 +92,6 @@ def test_verbose_shows_details_and_where_warnings_arise(capsys: Captured) -> Non
         terminal.show_warning("odd", UserWarning, "some.py", 7)
     lines = capsys.readouterr().err.splitlines()
     assert lines == ["warning: odd", "a detail", "warning: odd (UserWarning of some.py:7)"]
-
-
-def test_messages_break_between_words_on_a_terminal_only() -> None:
-    text = "two words of a message, and 'a/long/path/that/is/wider/than/the/line.png'"
-    narrow = Console(file=io.StringIO(), force_terminal=True, width=20)
-    assert paragraph_on(narrow, text) == [
-        *("two words of a", "message, and"),
-        "'a/long/path/that/is/wider/than/the/line.png'",
-    ]
-    assert paragraph_on(Console(file=io.StringIO(), width=20), text) == [text]
-    assert paragraph_on(narrow, "a\x1b[31mb") == ["a\\x1b[31mb"]
 
 
 # --- tables --------------------------------------------------------------------------------------

@@ -22,19 +22,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store(tmp_path_factory.mktemp("bed")).path
 
 
-def test_several_stores(run: Run, folder: Path, tmp_path: Path) -> None:
-    other = store(tmp_path, 4).path.rename(tmp_path / "other")
-    document = run("testbed", folder, other, "--json").document
-    assert set(document["results"]) == {"store", "other"}
-    for score, mean in document["means"].items():
-        taus = [document["weighted_tau"][name][score] for name in ("store", "other")]
-        assert mean["weighted_tau"] == pytest.approx(sum(taus) / 2)
-        assert mean["worst_weighted_tau"] == min(taus)
-        regrets = [document["regret"][name][score] for name in ("store", "other")]
-        assert mean["regret"] == pytest.approx(sum(regrets) / 2)
-        assert mean["worst_regret"] == max(regrets)
-
-
 def test_results_are_compared(run: Run, folder: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     printed = run("testbed", folder, "--out", one, "--json").document

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.killing import Job, children, needs_fork
 from tests.striped import require_tuning, striped_predictor, write_stripes
 
 import oodzoo
@@ -102,17 +100,8 @@ def test_the_protocol_of_domainbed(run: Run, single: Path, data: Path, tmp_path:
 WRONG = {
     "--model tny": "the predictor has no model 'tny'; did you mean tiny?",
     "--learning-rate fast": "--learning-rate must be one or more numbers, such as 1e-",
-    "--learning-rate 1e-3,1e-3": "learning rates must differ, got [0.001, 0.001]",
-    "--steps 0": "steps must be 1 or more, got 0",
-    "--schedule linear": "schedule must be one of cosine, constant, got 'linear'",
-    "--lora 0": "the rank of LoRA adapters must be 1 or more, got 0",
-    "--choose-by luck": "choose_by must be one of leave-one-domain-out, training-dom",
-    "--protocol erm": "protocol must be one of lp-ft, domainbed, got 'erm'",
-    "--protocol domainbed --lora 4": "lora is only used with the protocol 'lp-ft'",
     "--draws 3": "draws is only used with the protocol 'domainbed' (--protocol dom",
-    "--max-hours -1": "max_hours must be positive, got -1.0",
     "--max-hours 1e-8 --device cpu": " on cpu: 2,100 steps; use a GPU",
-    "--device tpu": "unknown device 'tpu'",
 }
 
 
@@ -155,37 +144,3 @@ def test_wrong_data(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
 
 
 # --- kill -9 -------------------------------------------------------------------------------------
-
-
-@needs_fork
-def test_a_killed_command_is_resumed(single: Path, data: Path, tmp_path: Path) -> None:
-    def arguments(out: str) -> tuple[Any, ...]:
-        short = (*OPTIONS[:3], "8", *OPTIONS[4:], "--device", "cpu")
-        return (single, data, "--out", tmp_path / out, *short)
-
-    tune = "tests.cli.killed_tuning:tune"
-    with children("tests.cli.killed_tuning") as processes:
-        processes.succeed(Job(tune, (0, *arguments("whole"))))
-        for kill_after in (3, 21):  # within the first run, and within the last one, on all domains
-            (killed,) = processes.run(Job(tune, (kill_after, *arguments("killed"))))
-            assert killed.code == -signal.SIGKILL
-            assert not (tmp_path / "killed").exists()
-            assert (tmp_path / "killed.tuning" / "runs").is_dir()
-        processes.succeed(Job(tune, (0, *arguments("killed"))))
-    assert not (tmp_path / "killed.tuning").exists()
-    for file in ("models/tiny-tuned.onnx", "head.safetensors"):
-        contents = [(tmp_path / out / file).read_bytes() for out in ("whole", "killed")]
-        assert contents[0] == contents[1]
-
-
-def test_checkpoints_of_another_command(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
-    """They are not mixed; the line says what to do."""
-    kept = tmp_path / "kept"
-    oodzoo.tune(single, data, folder=kept, steps=2, batch_size=2, device="cpu")
-    options = ("--checkpoints", kept, "--out", tmp_path / "tuned", "--steps", "3")
-    complaint = run("tune", single, data, *options).complaint
-    assert "has checkpoints of another model, of other images or settings; remove it" in complaint
-    assert kept.is_dir()
-    same = ("--checkpoints", kept, "--out", tmp_path / "tuned", "--steps", "2", "--batch-size", "2")
-    assert run("tune", single, data, *same, "--device", "cpu").code == 0
-    assert not kept.exists()

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 from tests.fixtures import draw_digits
-from tests.joint_space import joint_space, stored_space
 from tests.small_clip import small_clip
 
 from oodzoo.store.feature_store import FeatureStore
@@ -51,16 +50,3 @@ def test_extract_with_names_and_prompts(run: Run, data: Path, zoo: Path, tmp_pat
     found = FeatureStore(store).class_embeddings("clip")
     assert found is not None
     assert (found.names, found.prompts) == (("none", "one", "two"), ("a {}.",))
-
-
-def test_rank_and_evaluate(run: Run, tmp_path: Path) -> None:
-    store = stored_space(tmp_path, joint_space()).path
-    ranked = run("rank", store, "--score", "zero_shot", "--json")
-    assert [row["model"] for row in ranked.document["ranking"]] == ["clip"]
-    assert "model 'plain' is not ranked: zero_shot needs embeddings" in ranked.err
-    found = run("evaluate", store, "--top-k", "1", "--no-baselines", "--json").document
-    assert found["zero_shot"]["average"] > found["single"]["average"]
-    assert set(found["zero_shot"]["domains"]) == {"d0", "d1", "d2", "d3"}
-    text = run("evaluate", store, "--top-k", "1", "--no-baselines").out
-    assert "zero shot" in text
-    assert "Zero-shot, from the names of the classes and without training" in text

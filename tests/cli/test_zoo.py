@@ -33,16 +33,6 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
 
 
-def test_what_must_be_downloaded_is_said_first(run: Run, photos: Path, tmp_path: Path) -> None:
-    zoo = ("--zoo", f"{MODEL},demo/cnn_photos,demo/cnn_letters")
-    outcome = run("extract", photos, "--store", tmp_path / "s", *zoo)
-    assert "1 model to download, about 1.5 MB (2 more on this machine)." in outcome.err
-    assert "timm/test_vit.r160_in1k is not in the cache" in outcome.err.partition(" to download")[2]
-    assert outcome.code == 0
-    outcome = run("extract", photos, "--zoo", "demo/cnn_photos", "--store", tmp_path / "s")
-    assert "download" not in outcome.err
-
-
 def test_filters(run: Run, photos: Path, tmp_path: Path) -> None:
     zoo = f"{MODEL},demo/cnn_*,demo/mixer*"
     arguments = ["extract", photos, "--store", tmp_path / "s", "--zoo", zoo]
@@ -54,22 +44,6 @@ def test_filters(run: Run, photos: Path, tmp_path: Path) -> None:
         *("mixer_glyphs", "mixer_random"),
     ]
     assert "no model meets --licence gpl" in run(*arguments, "--licence", "gpl").complaint
-
-
-def test_a_dry_run_does_nothing(run: Run, photos: Path, tmp_path: Path) -> None:
-    store = tmp_path / "s"
-    arguments = ["extract", photos, "--zoo", f"{MODEL},demo/cnn_photos", "--store", store]
-    outcome = run(*arguments, "--dry-run")
-    assert outcome.code == 0
-    assert outcome.out.splitlines()[-2:] == [
-        "2 models; 1 model to download, about 1.5 MB (1 more on this machine)",
-        f"8 images; features go to {store}, which is unchanged",
-    ]
-    document = run(*arguments, "--dry-run", "--json").document
-    assert (document["images"], document["store"]) == (8, str(store))
-    assert [model["cached"] for model in document["models"]] == [False, True]
-    assert document["download"]["models"] == ["timm-test_vit.r160_in1k"]
-    assert not store.exists()
 
 
 def test_a_full_disk_is_noticed_before_the_first_download(

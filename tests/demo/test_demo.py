@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tomllib
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from sklearn.datasets import load_digits
 from tools.demo_zoo.probe import Digits, Probed, model_features, probe, probe_raw, read_digits
 
 from oodzoo.demo import write_digits, zoo_file
-from oodzoo.demo.digits import DOMAINS, deal_domains
 
 KEYS = (
     "name source input_size mean std features feature_dim parameters sha256 pretraining "
@@ -68,17 +66,6 @@ def test_every_digit_is_a_small_colour_png_under_its_class(folder: Path) -> None
         assert path.parent.name == str(targets[index])
         with Image.open(path) as picture:
             assert (picture.format, picture.mode, picture.size) == ("PNG", "RGB", (32, 32))
-
-
-def test_domains_and_classes_are_balanced(folder: Path) -> None:
-    assert sorted(path.name for path in folder.iterdir()) == sorted(DOMAINS)
-    per_domain = Counter(path.parent.parent.name for path in images(folder))
-    assert max(per_domain.values()) - min(per_domain.values()) <= 3
-    targets = load_digits().target
-    per_cell = Counter(zip(deal_domains(targets), targets.tolist(), strict=True))
-    for label in range(10):
-        counts = [per_cell[domain, label] for domain in DOMAINS]
-        assert max(counts) - min(counts) <= 1
 
 
 def test_a_part_has_as_many_of_each_class_and_domain(folder: Path, tmp_path: Path) -> None:

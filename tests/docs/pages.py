@@ -7,13 +7,21 @@ are not run.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
+
+import pytest
+
+from oodzoo.cli import main
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -61,22 +69,23 @@ def _commands(content: str) -> Iterator[Command]:
 def run_page(
     folder: Path,
     page: str,
-    section: str | None = None,
-    *,
+    *sections: str,
     programs: Path | None = None,
     environment: Mapping[str, str] | None = None,
     replaced: Mapping[str, str] | None = None,
+    here: bool = True,
 ) -> None:
-    """Write the files of a page into a folder, run its commands there, compare what they print.
+    """Write the files of a page, or of sections, into a folder, run its commands, compare output.
 
-    Programs in a folder `programs` come before all others; texts in `replaced` are replaced in
-    commands.
+    Commands `oodzoo` that need no shell are run in this process, which has imported what takes
+    long, unless `here` is false. Programs in a folder `programs` come before all others; texts in
+    `replaced` are replaced in commands.
     """
     first = [] if programs is None else [str(programs)]
     found = os.pathsep.join([*first, str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, **(environment or {}), "COLUMNS": "100", "PATH": found}
     done = 0
-    for step in steps(page, section):
+    for step in [step for section in sections or (None,) for step in steps(page, section)]:
         if isinstance(step, File):
             path = folder / step.name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,18 +94,38 @@ def run_page(
         line = step.line
         for old, new in (replaced or {}).items():
             line = line.replace(old, new)
-        ran = subprocess.run(
-            ["bash", "-c", line],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=300,
-            check=False,
-        )
-        assert ran.returncode == 0, f"{line}\n{ran.stderr}"
+        if here and line.startswith("oodzoo ") and not re.search("[|&;$]", line):
+            with mock.patch.dict(os.environ, environment):
+                out = run_here(folder, shlex.split(line))
+        else:
+            ran = subprocess.run(
+                ["bash", "-c", line],
+                cwd=folder,
+                env=environment,
+                capture_output=True,
+                encoding="utf-8",
+                timeout=300,
+                check=False,
+            )
+            assert ran.returncode == 0, f"{line}\n{ran.stderr}"
+            out = ran.stdout
         pattern = re.escape(step.output).replace("…", ".*")
-        printed = "\n".join(each.rstrip() for each in ran.stdout.strip().splitlines())
+        printed = "\n".join(each.rstrip() for each in out.strip().splitlines())
         assert re.fullmatch(pattern, printed, re.DOTALL), f"{line}\n{printed}"
         done += 1
     assert done, f"{page} has no command"
+
+
+def run_here(folder: Path, words: list[str]) -> str:
+    """Run a command `oodzoo` in a folder, and return what it prints."""
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        contextlib.chdir(folder),
+        mock.patch.object(sys, "argv", words),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    assert not ended.value.code, f"{words}\n{err.getvalue()}"
+    return out.getvalue()

@@ -21,8 +21,14 @@ def test_the_section_of_the_tutorial(tmp_path: Path) -> None:
     (tmp_path / compare.name).write_text(compare.text, encoding="utf-8")
     run_page(tmp_path, page, "The data")
     with cluster(cpus=2) as started:
-        address = {"HEAD:6379": started.address}
-        run_page(tmp_path, page, "Ray", environment=started.environment, replaced=address)
+        run_page(
+            tmp_path,
+            page,
+            "Ray",
+            environment=started.environment,
+            replaced={"HEAD:6379": started.address},
+            here=False,
+        )
     assert not started.head.processes
 
 

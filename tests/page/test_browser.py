@@ -84,33 +84,33 @@ RUNS: dict[str, Callable[[], Run]] = {
     ),
     "alike": _alike_run,
     "target": lambda: example_run(target=True),
-    "zood": lambda: example_run(score="zood"),
     "regression": lambda: example_run(classes=["age", "height"], task="regression"),
     "labels": lambda: example_run(task="multilabel"),
-    "other": lambda: example_run(score="regularized_h_score"),
     "many": lambda: example_run(
-        200,
-        [f"domain number {at} of many" for at in range(20)],
-        [f"class_{at}" for at in range(345)],
+        80,
+        [f"domain number {at} of many" for at in range(16)],
+        [f"class_{at}" for at in range(100)],
     ),
 }
 OVERLAPS = (Path(__file__).parent / "overlaps.js").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     folder = tmp_path_factory.mktemp("pages")
-    made = {name: make_page(run()) for name, run in RUNS.items()}
-    made |= {name: assessment_page(result(), "model") for name, result in TESTS.items()}
-    paths = {}
-    for name, text in made.items():
-        paths[name] = folder / f"{name}.html"
-        paths[name].write_text(text, encoding="utf-8")
-    return paths
+
+    def written(name: str) -> Path:
+        path = folder / f"{name}.html"
+        if not path.exists():
+            text = make_page(RUNS[name]()) if name in RUNS else assessment_page(TESTS[name](), "m")
+            path.write_text(text, encoding="utf-8")
+        return path
+
+    return written
 
 
 @pytest.fixture
-def view(browser: Any, pages: dict[str, Path]) -> Iterator[Callable[..., Any]]:
+def view(browser: Any, pages: Callable[[str], Path]) -> Iterator[Callable[..., Any]]:
     """Open a page; any message of the browser fails the test."""
     complaints: list[str] = []
     contexts = []
@@ -132,7 +132,7 @@ def view(browser: Any, pages: dict[str, Path]) -> Iterator[Callable[..., Any]]:
         shown.on("pageerror", lambda error: complaints.append(str(error)))
         shown.on("requestfailed", lambda request: complaints.append(request.url))
         shown.on("dialog", refuse)
-        shown.goto(pages[name].as_uri())
+        shown.goto(pages(name).as_uri())
         return shown
 
     yield view
@@ -189,9 +189,9 @@ def test_a_domain_is_chosen_by_keyboard(view: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "width"),
     [
-        *itertools.product(RUNS, [1280]),
-        *itertools.product(["odd", "alike", "regression", "other", "many", *TESTS], [390]),
-        *(("27", 800), ("27", 320), ("test of classes", 1280)),
+        *itertools.product(["27", "odd", "target", "regression", "labels", "many"], [1280]),
+        *itertools.product(["odd", "alike", "many", *TESTS], [390]),
+        *(("regression", 800), ("27", 320), ("test of classes", 1280)),
     ],
 )
 def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
@@ -207,7 +207,7 @@ def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
 
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
-    [("few", 390, "dark"), ("test of classes", 1280, "light"), ("test of numbers", 390, "dark")],
+    [("few", 390, "dark"), ("test of numbers", 1280, "light")],
 )
 def test_axe_finds_nothing(view: Callable[..., Any], name: str, width: int, scheme: str) -> None:
     shown = view(name, width, scheme)
@@ -323,7 +323,7 @@ def test_marks_have_tooltips_and_long_tables_start_collapsed(view: Callable[...,
     rows = shown.locator("#table-ranking tbody tr:visible")
     assert rows.count() == 30
     shown.locator("button[aria-controls='table-ranking']").click()
-    assert rows.count() == 200
+    assert rows.count() == 80
 
 
 def test_on_paper(view: Callable[..., Any], tmp_path: Path) -> None:

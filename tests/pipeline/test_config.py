@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.pipeline.config import (
     Option,
     RunConfig,
@@ -42,15 +41,6 @@ from oodzoo.tasks import Task
 def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         RunConfig(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("device", "expected"), [("auto", None), ("cpu", None), ("cuda:1", "cuda:1")]
-)
-def test_moments_are_computed_with_numpy_unless_cuda_is_named(
-    device: str, expected: str | None
-) -> None:
-    assert RunConfig(extraction=ExtractionConfig(device=device)).compute_device == expected
 
 
 @pytest.mark.parametrize(
@@ -133,12 +123,6 @@ def test_secrets_are_left_out(value: str, shown: str) -> None:
     assert without_secrets([value]) == [shown]
     text = config_text("x", OPTIONS, {"data": value, "prompt": [value]})
     assert tomllib.loads(text) == {"data": shown, "prompt": [shown]}
-
-
-def test_a_path_that_is_no_text_can_be_written(tmp_path: Path) -> None:
-    file = tmp_path / "oodzoo.toml"
-    write_config(file, OPTIONS, {"data": "caf\udce9"})
-    assert read_config(file, OPTIONS) == {"data": "caf?"}
 
 
 def test_an_option_that_is_given_twice(tmp_path: Path) -> None:

@@ -20,12 +20,10 @@ from oodzoo.pipeline.driver import (
     EXAMPLES,
     choose_examples,
     example_files,
-    leak_files,
     mistake_files,
     stored_file,
 )
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.leaks.similar import similar_images
 from oodzoo.tasks.diagnosis.classes import Mistake
 
 
@@ -60,16 +58,6 @@ def test_one_of_each_class_in_turn(digits: ImageDomains) -> None:
         assert {example.path.split("/")[0] for example in examples} == {domain}
 
 
-def test_the_files_of_a_folder_are_named(digits: ImageDomains, tmp_path: Path) -> None:
-    examples = choose_examples(digits)
-    files = example_files(digits, examples)
-    assert set(files) == {example.path for some in examples.values() for example in some}
-    for path, file in files.items():
-        assert isinstance(file, LocalFile)
-        assert Path(file.path).is_absolute()
-        assert file.path.endswith(path)
-
-
 def test_images_in_memory_are_embedded_as_small_copies() -> None:
     data = ImageDomains(Large())
     files = example_files(data, choose_examples(data))
@@ -80,14 +68,6 @@ def test_images_in_memory_are_embedded_as_small_copies() -> None:
             assert image.size == (144, 96)
             assert image.getpixel((5, 5)) == (40 * int(name),) * 3
     assert stored_file(ObjectImage(Large(), 4, "4")) is None
-
-
-def test_near_duplicates_are_named_by_domain_and_path(copies: Path) -> None:
-    store, data = FeatureStore(copies / "store"), ImageDomains(copies / "data")
-    leaks = similar_images(store, files=data.files_by_digest)
-    files = leak_files(leaks, store, data.files_by_digest)
-    assert files["marker: marker/1/again.jpg"] == LocalFile(str(copies / "data/marker/1/again.jpg"))
-    assert len(files) == 2 * (len(leaks.across.worst) + len(leaks.within.worst))
 
 
 def test_mistakes_are_named_by_domain_and_path(copies: Path) -> None:

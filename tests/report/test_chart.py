@@ -12,8 +12,6 @@ from oodzoo.report.chart import (
     Drawing,
     Scale,
     axis_above,
-    covering,
-    percent,
     shortened,
     text_width,
 )
@@ -29,40 +27,6 @@ def test_shortened_names_fit(text: str, room: float) -> None:
         assert text_width(short.replace("…", ""), 12) + 12 * ("…" in short) <= room
 
 
-def test_a_scale_is_linear_and_clips_and_its_ticks_are_round() -> None:
-    scale = Scale(0, 10, 100, 200)
-    assert [scale(value) for value in (-5, 0, 5, 10, 50)] == [100, 100, 150, 200, 200]
-    assert [label for _, label in Scale(0, 1, 0, 100).ticks(6)] == [
-        "0.0", "0.2", "0.4", "0.6", "0.8", "1.0"
-    ]  # fmt: skip
-    assert [value for value, _ in Scale(17, 83, 0, 100).ticks(5)] == [20, 40, 60, 80]
-
-
-@pytest.mark.parametrize(
-    ("values", "zero", "ends"),
-    [([2, 4], False, (2, 4)), ([2, 4], True, (0, 4)), ([-3], True, (-3, 0)), ([], True, (0, 1)),
-     ([5, 5], False, (4.5, 5.5)), ([0], True, (0, 1))],
-)  # fmt: skip
-def test_a_scale_covers_all_values(
-    values: list[float], zero: bool, ends: tuple[float, float]
-) -> None:
-    scale = covering(values, 0, 1, zero=zero)
-    assert (scale.low, scale.high) == ends
-
-
-@pytest.mark.parametrize(
-    ("values", "lowest", "ends"),
-    [([43, 58], 0, (40, 60)), ([-2, 104], 0, (0, 100)), ([100], 0, (100, 110)),
-     ([50], 0, (50, 60)), ([-23, 71], -100, (-30, 80)), ([-400, 20], -100, (-100, 20)),
-     ([-400], -100, (-100, -90))],
-)  # fmt: skip
-def test_percentages_run_between_multiples_of_ten(
-    values: list[float], lowest: float, ends: tuple[float, float]
-) -> None:
-    scale = percent(values, 0, 1, lowest=lowest)
-    assert (scale.low, scale.high) == ends
-
-
 def test_an_axis_has_only_as_many_labels_as_fit_inside_the_drawing() -> None:
     wide, narrow, both = (Drawing(width, 50, "", "") for width in (400, 400, 100))
     axis_above(wide, Scale(0, 100, 0, 400), 20, 50, most=11)
@@ -76,21 +40,6 @@ def test_an_axis_has_only_as_many_labels_as_fit_inside_the_drawing() -> None:
 
 
 # --- tables --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("column", "value", "text", "order"),
-    [
-        (Column("", "x", 1), 2.345, "2.3", 2.345),
-        (Column("", "x"), 0.012345, "0.0123", 0.012345),
-        (Column("", "x", 1), None, "–", None),
-        (Column("", "x"), True, "yes", None),
-        (Column("", "x", text=True), ("a", "b"), "a, b", None),
-        (Column("", "x", 0, interval=True), (1, 3), "1–3", 1.0),
-    ],
-)
-def test_cells(column: Column, value: Any, text: str, order: float | None) -> None:
-    assert (column.show(value), column.order(value)) == (text, order)
 
 
 def test_csv_has_all_columns_and_digits_and_no_formulas() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.evaluation.data import zoo
-from tests.report.assessment_example import example_test
-from tests.report.example import CLASSES, DOMAINS, example_run
+from tests.report.example import DOMAINS
 from tests.report.reader import Reader
 
 import oodzoo
@@ -19,7 +17,6 @@ from oodzoo.cli.terminal import Terminal
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.ranking.result import Ranking
 from oodzoo.report import page
-from oodzoo.report.assessment_page import assessment_page
 from oodzoo.report.record import Run
 
 METHODS = {
@@ -41,10 +38,6 @@ def ranking(run: Run) -> Ranking:
     return run.ranking
 
 
-def of(**parts: Any) -> Reader:
-    return Reader(page(Run("oodzoo run", **parts)))
-
-
 def numbers(rows: list[dict[str, str]], *names: str) -> list[tuple[float, ...]]:
     """Some columns of a CSV file."""
     return [tuple(float(row[name]) for name in names) for row in rows]
@@ -52,7 +45,7 @@ def numbers(rows: list[dict[str, str]], *names: str) -> list[tuple[float, ...]]:
 
 def test_one_number_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
     """The page, the table, the record and the command line promise the same accuracy."""
-    evaluation = oodzoo.evaluate(*zoo())
+    evaluation = oodzoo.evaluate(*zoo(), baselines=False)
     document = json.loads(json.dumps(Run("oodzoo run", evaluation=evaluation).to_dict()))
     average = document["evaluation"]["recommended"]["average"]
     assert document["recommended"]["average"] == average
@@ -81,29 +74,6 @@ def test_ranking(ranking: Ranking, read: Reader) -> None:
         (row.model, ";".join(row.tied), str(row.pareto_optimal).lower(), row.licence)
         for row in ranking.rows
     ]
-
-
-@pytest.mark.parametrize(
-    ("score", "target", "terms"),
-    [
-        ("unseen", False, ("transfer", "accuracy")),
-        ("zood", False, ("discriminability", "stability")),
-        ("knn", False, ("transfer", "accuracy")),
-        ("unseen", True, ("transfer", "accuracy")),
-    ],
-)
-def test_terms_of_each_domain(score: str, target: bool, terms: tuple[str, ...]) -> None:
-    found = example_run(3, score=score, target=target).ranking
-    assert found is not None
-    read = of(ranking=found)
-    if target:
-        assert numbers(read.table("ranking"), "agreement") == [(r.agreement,) for r in found.rows]
-    for term in terms:
-        rows = read.table(f"{term}-by-domain")
-        assert [row["model"] for row in rows] == [row.model for row in found.rows]
-        assert numbers(rows, *DOMAINS) == [
-            tuple(getattr(fold, term) for fold in row.folds) for row in found.rows
-        ]
 
 
 def test_held_out_domains(ranking: Ranking, read: Reader) -> None:
@@ -168,63 +138,8 @@ def test_the_cost_is_averaged_if_it_is_known_everywhere(
     first, *_ = evaluation.domains
     cells = evaluation.pool.cells
     pool = replace(evaluation.pool, cells=cells | {first: replace(cells[first], **changes)})
-    rows = of(evaluation=replace(evaluation, pool=pool)).table("accuracy")
+    found = Run("oodzoo run", evaluation=replace(evaluation, pool=pool))
+    rows = Reader(page(found)).table("accuracy")
     (row,) = (row for row in rows if (row["method"], row["domain"]) == ("Pool", "average"))
     assert row["milliseconds"] == ("" if milliseconds is None else str(milliseconds))
     assert float(row["parameters_million"]) == parameters
-
-
-def test_mistakes(evaluation: Evaluation, read: Reader) -> None:
-    order = sorted(DOMAINS, key=evaluation.recommended.domains.__getitem__)
-    predicted = [f"predicted_{label}" for label in CLASSES]
-    for at, domain in enumerate(order):  # the hardest first
-        rows = numbers(read.table(f"confusion-{at + 1}"), *predicted)
-        assert tuple(rows) == evaluation.diagnosis[domain].confusion
-    images = sum(each.images for each in evaluation.diagnosis.values())
-    for table in ("confusion", "reliability"):
-        assert sum(n for (n,) in numbers(read.table(table), "images")) == images
-    recall = numbers(read.table("classes"), "recall")
-    assert recall == sorted(recall)
-
-
-def test_scores_and_selection(run: Run, read: Reader) -> None:
-    assert run.testbed is not None
-    assert run.selection is not None
-    taus = [(result.weighted_tau,) for result in run.testbed.scores.values()]
-    assert numbers(read.table("scores"), "weighted_tau") == sorted(taus, reverse=True)
-    for row in read.table("score-values"):
-        model = row.pop("model")
-        assert float(row.pop("head_accuracy")) == run.testbed.accuracy[model]
-        values = {name: result.values[model] for name, result in run.testbed.scores.items()}
-        assert row == {name: "" if v is None else repr(v) for name, v in values.items()}
-    models = run.selection.per_model
-    assert numbers(read.table("inclusion-probabilities"), "features") == [
-        (features,) for each in models for features in each.histogram
-    ]
-    kept = [(each.n_selected,) for each in models]
-    assert numbers(read.table("features-kept"), "n_selected") == kept
-    assert [row["class"] for row in read.table("features-by-class")] == list(CLASSES)
-
-
-def values(rows: list[dict[str, str]], name: str) -> list[float]:
-    return [value for (value,) in numbers(rows, name)]
-
-
-@pytest.mark.parametrize(
-    ("test", "table", "column", "last"),
-    [
-        (example_test, "domains", "accuracy", "value"),
-        (lambda: example_test("regression", ["age"]), "domains", "second", "second"),
-        (lambda: example_test("multilabel"), "labels", "average_precision", None),
-    ],
-)
-def test_the_worst_of_a_test_comes_first_and_all_last(
-    test: Callable[[], Any], table: str, column: str, last: str | None
-) -> None:
-    result = test()
-    rows = Reader(assessment_page(result)).table(table)
-    found = values(rows, column)
-    if last is not None:
-        assert (rows[-1]["domain"], found.pop()) == ("all", getattr(result, last))
-    if column != "second":
-        assert found == sorted(found)

@@ -4,58 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-import pytest
 from tests.report.diagnosis_example import example_diagnosis
 
-from oodzoo.report.assessment_page import labels_figure
 from oodzoo.report.blocks import Figure
-from oodzoo.report.diagnosis import classes_figure, confusion_figure
-from oodzoo.tasks.diagnosis.classes import Bin, ClassDiagnosis, Reliability
-from oodzoo.tasks.diagnosis.labels import diagnose_labels
-
-SURE = Reliability((Bin(90.0, 100.0, 9, 95.0, 78.0),), 17.0)
-MANY = tuple(str(at) for at in range(30))
-RIGHT = tuple(tuple(int(a == b) for b in MANY) for a in MANY)
+from oodzoo.report.diagnosis import classes_figure
 
 
 def drawn(figure: Figure) -> list[str]:
     assert figure.chart is not None
     return [figure.chart.wide.render(), figure.chart.narrow.render()]
-
-
-@pytest.mark.parametrize(
-    ("classes", "counts", "rows", "words"),
-    [
-        (("cat", "dog", "images"), ((3, 0, 1), (0, 4, 0), (1, 0, 0)),
-         [["cat", 4, 3, 0, 1], ["dog", 4, 0, 4, 0], ["images", 1, 1, 0, 0]],
-         ("2 of 9 images are misclassified. Most frequent: cat taken for images (1 of 4); images "
-          "taken for cat (1 of 1).")),
-        (("a", "b"), ((2, 0), (0, 0)), [["a", 2, 2, 0], ["b", 0, 0, 0]],
-         "All of 2 images are classified correctly."),
-        (MANY, RIGHT, [], "All of 30 images are classified correctly."),
-    ],
-)  # fmt: skip
-def test_a_confusion_matrix(
-    classes: tuple[str, ...], counts: tuple[tuple[int, ...], ...], rows: list[object], words: str
-) -> None:
-    figure = confusion_figure(ClassDiagnosis(classes, counts, SURE), "c", "Title")
-    assert figure.table.rows == rows
-    assert figure.text.endswith(words)
-    if len(classes) == 3:
-        for each in drawn(figure):
-            assert each.count('class="heat"') == each.count('class="heat amiss"') == 2
-            assert "taken for images: 1 of 4 (25.0 %)" in each
-
-
-def test_of_many_classes_the_most_frequent_confusions_are_listed() -> None:
-    names = [f"class {c}" for c in range(345)]
-    assert len(confusion_figure(example_diagnosis(names[:24]), "c", "T").table.rows) == 24
-    diagnosis = example_diagnosis(names, images=20)
-    figure = confusion_figure(diagnosis, "c", "T")
-    assert [tuple(row[:3]) for row in figure.table.rows] == diagnosis.confusions[:200]
-    assert "The table has the 200 most frequent of" in figure.text
-    assert drawn(figure)[0].count("<rect") == 12
 
 
 def test_the_worst_class_is_first() -> None:
@@ -76,10 +33,3 @@ def test_the_worst_class_is_first() -> None:
         assert (each.count('class="bar single"'), each.count('class="dot neutral"')) == (3, 2)
     one = replace(few, classes=("cat",), confusion=((2,),))
     assert classes_figure(one, "c", "T").text == "100.0 % of the images of cat are recognised."
-
-
-def test_a_label_without_images_is_last() -> None:
-    y = np.array([[1.0, 0.0], [0.0, 0.0]])
-    absent = diagnose_labels(y, y, ["cat", "dog"], paths=["a", "b"], domains="d")
-    figure = labels_figure(absent, "image")
-    assert [row[:3] for row in figure.table.rows] == [["cat", 1, 100.0], ["dog", 0, None]]

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
-from tests.report.example import example_run, without
+from tests.report.example import without
 
 from oodzoo.core.errors import InputError
 from oodzoo.report.figures import Plot, write_figures
@@ -72,14 +72,3 @@ def test_a_file_is_what_a_notebook_shows(run: Run, tmp_path: Path) -> None:
     plot.save(tmp_path / "new folder/figure.SVG")
     assert (tmp_path / "new folder/figure.SVG").read_text() == plot._repr_svg_() == plot.svg
     assert repr(plot) == "Plot(title='Score breakdown')"
-
-
-def test_any_name_can_be_drawn(tmp_path: Path) -> None:
-    odd = ["$x_", "网络", 'a & <b> "', "%d{}", "\x01\ud800"]
-    written = write_figures(example_run(models=odd, domains=["$", "b"], classes=odd), tmp_path)
-    for path in written:
-        ElementTree.parse(path)
-    shown = {each.text for each in ElementTree.parse(written[-1]).iter(f"{SVG}text")}
-    ranked = {each.text for each in ElementTree.parse(tmp_path / "ranking.svg").iter(f"{SVG}text")}
-    assert set(odd[:4]) <= ranked
-    assert shown

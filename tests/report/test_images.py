@@ -19,7 +19,7 @@ from oodzoo.report.assessment_page import assessment_page
 from oodzoo.report.blocks import Headline, Section
 from oodzoo.report.diagnosis import mistakes_gallery
 from oodzoo.report.page import render
-from oodzoo.report.record import DataSummary, Example, Run
+from oodzoo.report.record import Run
 from oodzoo.store.leaks.similar import Pair
 from oodzoo.tasks import Kind
 from oodzoo.tasks.diagnosis.classes import Mistake
@@ -35,33 +35,6 @@ def size_of(image: dict[str, str | None]) -> tuple[int, int]:
     content = base64.b64decode((image["src"] or "").removeprefix("data:image/jpeg;base64,"))
     with Image.open(io.BytesIO(content)) as opened:
         return opened.size
-
-
-def shown(root: Path | None, examples: dict[str, list[str]]) -> list[dict[str, str | None]]:
-    """Images on the page of data with these examples by domain, which are in a folder."""
-    data = DataSummary(
-        path="photos",
-        fingerprint="f",
-        images=8,
-        classes=("cat", "dog"),
-        domains={domain: {"cat": 2, "dog": 2} for domain in ("day", "night")},
-        examples={
-            domain: tuple(Example(path, path.split("/")[1]) for path in paths)
-            for domain, paths in examples.items()
-        },
-    )
-    names = [path for some in examples.values() for path in some]
-    files = {} if root is None else {path: LocalFile(str(root / path)) for path in names}
-    return Reader(page(Run("oodzoo run", data=data), files)).images
-
-
-def test_thumbnails_are_small_copies_of_images_that_can_be_read(photos: Path) -> None:
-    examples = {"day": ["day/cat/1.png", "day/cat/2.png", "day/cat/gone.png", "day/dog/1.png"]}
-    (photos / "day/cat/2.png").write_bytes(b"no image")
-    images = shown(photos, examples | {"night": ["night/cat/2.png"]})
-    assert [image["alt"] for image in images] == ["cat, day", "dog, day", "cat, night"]
-    assert size_of(images[0]) == (72, 72)
-    assert shown(photos / "gone", examples) == shown(None, examples) == []
 
 
 def test_near_duplicates_are_shown_side_by_side(run: Run, photos: Path) -> None:

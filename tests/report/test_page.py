@@ -7,40 +7,20 @@ import csv
 import math
 import re
 from dataclasses import replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.report.example import example_run, without
+from tests.report.example import example_run
 from tests.report.reader import Reader
 
-import oodzoo
 from oodzoo.report import page, write_report
-from oodzoo.report.combination import methods
-from oodzoo.report.ranking import choice_is_repeated
 from oodzoo.report.record import Run, read_run
 from oodzoo.store.documents import sealed
 from oodzoo.tasks import Kind
 
-SECTIONS = {
-    "ranking": ["ranking", "domains"],
-    "evaluation": ["changes", "mistakes", "combination"],
-    "selection": ["features"],
-    "testbed": ["scores"],
-    "data": ["data"],
-}
 ODD = ["<script>alert(1)</script>", '"q\'" & <b>', "</style>-->", "{{7 * 1111}}", "网络", "x" * 300]
 SHOWN = ("data-tip", "aria-label", "alt", "title", "download")
-
-
-@pytest.mark.parametrize("part", SECTIONS)
-def test_a_part_that_is_absent_is_left_out(run: Run, part: str) -> None:
-    read = Reader(page(without(run, part)))
-    assert not set(SECTIONS[part]) & set(read.sections)
-    assert len(read.sections) == 9 - len(SECTIONS[part])
-    assert f"#{SECTIONS[part][0]}" not in [a.get("href") for _, a in read.tags]
 
 
 def csvs(read: Reader) -> list[str]:
@@ -140,47 +120,6 @@ def test_constant_values(run: Run) -> None:
     values = [float(a[name] or 0) for _, a in read.tags for name in places if name in a]
     assert len(values) > 1000
     assert all(math.isfinite(value) for value in values)
-
-
-def test_a_negative_metric_is_left_of_zero() -> None:
-    found = example_run(27, task="regression").ranking
-    assert found is not None
-    assert found.rows[-1].expected_accuracy < -100  # outside the chart
-    text = page(Run("oodzoo run", ranking=found))
-    assert "are at the edge of the chart." in text
-    drawn = re.search('<svg [^>]*aria-label="Ranking of the models.*?</svg>', text, re.DOTALL)
-    assert drawn is not None
-    places = re.findall(r'<circle cx="([0-9.]+)"[^>]* class="dot expected', drawn[0])
-    zero, width = 760 + (946 - 760) / 2, 946 - 760  # of a scale from -100 to 100
-    expected = [zero + max(row.expected_accuracy, -100) * width / 200 for row in found.rows]
-    assert [float(place) for place in places] == pytest.approx(expected, abs=0.06)
-
-
-def test_ways_to_combine_models_have_shapes_and_colours_of_their_own() -> None:
-    evaluation = example_run(3, target=True).evaluation
-    assert evaluation is not None
-    ways = [method for method in methods(evaluation) if method.kind != "baseline"]
-    assert len({method.shape for method in ways}) == len(ways) == 6
-    style = files("oodzoo.report").joinpath("chart.css").read_text(encoding="utf-8")
-    kinds = {method.kind for method in ways}
-    marks = [re.search(rf"\.{kind}\b[^{{}}]*{{ --mark: var\((.+?)\)", style) for kind in kinds]
-    assert len({found[1] for found in marks if found}) == len(kinds) == 5
-
-
-@pytest.mark.parametrize(("score", "repeated"), [("zood", True), ("knn", False)])
-def test_the_choice_is_said_to_be_repeated_only_if_it_is(score: str, repeated: bool) -> None:
-    """Each of two models is the better one on one domain: without it, the other one is chosen."""
-    rng = np.random.default_rng(0)
-    y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
-    clear = np.stack([y, 1 - y], 1)
-    noise = {"x": np.repeat([0.2, 2.0, 0.8], 40), "y": np.repeat([2.0, 0.2, 0.8], 40)}
-    features = {
-        name: clear + size[:, None] * rng.normal(size=(120, 2)) for name, size in noise.items()
-    }
-    found = oodzoo.rank(features, y, domains, score=score)
-    own = np.mean([fold.accuracy for fold in found.rows[0].folds])
-    assert (found.rows[0].expected_accuracy != pytest.approx(own)) == repeated
-    assert choice_is_repeated(found) == repeated
 
 
 def test_write_report(run: Run, tmp_path: Path) -> None:
