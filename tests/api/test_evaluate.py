@@ -218,6 +218,7 @@ def test_the_events_of_an_evaluation() -> None:
         expected[f"{name}/accuracy"] = average
         expected |= {f"{name}/accuracy_by_domain/{d}": value for d, value in by_domain.items()}
     assert heard.metrics("evaluation") == pytest.approx(expected)
+    assert {"random_features", "best_by_logme", "best_by_h_score"} <= set(result.rows)
     assert heard.outline() == [("evaluation", "start"), ("evaluation", "done")]
     assert heard.of("end")[0][1]["result"] == result
 

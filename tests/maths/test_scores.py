@@ -425,3 +425,13 @@ def test_stratified_samples_and_folds() -> None:
     folds = stratified_folds(y, 5, generator(0))
     for c, size in enumerate((103, 51, 9)):
         assert np.bincount(folds[y == c], minlength=5) == pytest.approx(size / 5, abs=1)
+
+
+@pytest.mark.parametrize("n_components", [None, 2, 64])
+@pytest.mark.parametrize("covariance", ["spherical", "diagonal"])
+def test_gbc_of_components(n_components: int | None, covariance: Any) -> None:
+    for shape in SHAPES:
+        X, y, *_ = problem(*shape, separation=0.2)
+        value = scores.gbc(X, y, covariance, n_components, floor=0.1)
+        expected = oracle.gbc(X, y, covariance, n_components, floor=0.1)
+        assert value == pytest.approx(expected, rel=1e-7, abs=1e-300)

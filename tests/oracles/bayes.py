@@ -29,6 +29,22 @@ def evidence(Phi: Floats, y: Floats, alpha: float, beta: float) -> float:
     return gaussian(y, np.zeros(len(y)), covariance)
 
 
+def printed_evidence(Phi: Floats, y: Floats, alpha: float, beta: float) -> float:
+    """log L(alpha, beta) term by term as Appendix B.3 prints it."""
+    n, d = Phi.shape
+    A = alpha * np.eye(d) + beta * Phi.T @ Phi
+    m = beta * np.linalg.solve(A, Phi.T @ y)
+    residual = float(np.sum((y - Phi @ m) ** 2))
+    return float(
+        n / 2 * np.log(beta)
+        + d / 2 * np.log(alpha)
+        - n / 2 * np.log(2 * np.pi)
+        - beta / 2 * residual
+        - alpha / 2 * m @ m
+        - 0.5 * np.linalg.slogdet(A)[1]
+    )
+
+
 def fixed_point(
     Phi: Floats, y: Floats, tolerance: float = 1e-13, iterations: int = 100_000
 ) -> tuple[float, float]:
@@ -79,6 +95,12 @@ def ratio(Phi_i: Floats, y_i: Floats, Phi: Floats, y: Floats, alpha: float, beta
     """log p(y_i | Phi_i, y, Phi) as a ratio of evidences, the paper's choice."""
     union = evidence(np.vstack([Phi_i, Phi]), np.concatenate([y_i, y]), alpha, beta)
     return union - evidence(Phi, y, alpha, beta)
+
+
+def remark(Phi_i: Floats, y_i: Floats, Phi: Floats, y: Floats, alpha: float, beta: float) -> float:
+    """The same as the paper's Remark has it: y_i ~ N(Phi_i m, I/beta + Phi_i A^-1 Phi_i')."""
+    m, inverse = posterior(Phi, y, alpha, beta)
+    return gaussian(y_i, Phi_i @ m, np.eye(len(y_i)) / beta + Phi_i @ inverse @ Phi_i.T)
 
 
 def marginals(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.oracles import lora as oracle
 from tests.tuning import small
 
 from oodzoo.core.errors import InputError
@@ -81,3 +82,19 @@ def test_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
         find_batch_size(Layers().step, 16, "cpu")
     with pytest.raises(InputError, match="no matrix or convolution"):
         add_adapters(torch.nn.Sequential(torch.nn.ReLU()), 2, seed=0)
+
+
+def test_adapters_are_their_factors_applied_one_after_the_other() -> None:
+    nn, images = torch.nn, torch.randn(6, 3, 8, 8, generator=torch.Generator().manual_seed(7))
+    convolution, linear = nn.Conv2d(3, 8, 3, bias=False), nn.Linear(10, 7)
+    module = nn.ModuleList([convolution, linear])
+    plain = [convolution.weight.detach().clone(), linear.weight.detach().clone()]
+    add_adapters(module, 3, seed=0)
+    A, B, linear_A, linear_B = (each for each in module.parameters() if each.requires_grad)
+    for each in (A, B, linear_A, linear_B):
+        nn.init.normal_(each)
+    rows = torch.randn(5, 10)
+    expected = oracle.linear(rows, plain[1], linear.bias, linear_A, linear_B)
+    torch.testing.assert_close(linear(rows), expected)
+    expected = oracle.convolution(images, plain[0], A, B)
+    torch.testing.assert_close(convolution(images), expected, rtol=1e-4, atol=1e-4)
