@@ -10,10 +10,12 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
+import random
 import re
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -93,6 +95,14 @@ def changed(inputs: Path, start: Path) -> None:
     (data / "night/cat/0.png").rename(data / "night/bike/relabelled.png")
 
 
+def with_target(inputs: Path, start: Path) -> None:
+    two_segments(inputs, start)
+    target = tiny.write_target(inputs / "target", 100)
+    tiny.extract(inputs / "images", ["a"], start / "store", unlabelled=[str(target)])
+    (target / "100.png").unlink()
+    (inputs / "images/day/bike/1.png").unlink()
+
+
 def garbage(inputs: Path, start: Path) -> None:
     changed(inputs, start)
     store = start / "store"
@@ -169,6 +179,11 @@ def grown_run(inputs: Path, start: Path) -> None:
     draw_digits(inputs / "images", 1, skip=4, domains=("chalk",))
 
 
+def with_page(inputs: Path, start: Path) -> None:
+    finished(inputs, start)
+    (start / "job/report.html").write_text("earlier")
+
+
 def nothing(here: Path | str) -> State:
     return {}
 
@@ -189,6 +204,10 @@ def bed(here: Path | str) -> State:
     if found["data"]["name"] != "earlier":
         found["data"] = {"name": "store"}
     return stored(here) | {"bed": found}
+
+
+def pages(here: Path | str) -> State:
+    return {name: digest for name, digest in files(Path(here)).items() if not is_temp(name)}
 
 
 def job(here: Path | str) -> State:
@@ -288,6 +307,7 @@ SOURCES = ("{inputs}/one", "{inputs}/two")
 SELECT = ("select", STORE, "--top-k", "2")
 EVALUATE = ("evaluate", STORE, "--top-k", "1", "--no-baselines")
 TESTBED = ("testbed", STORE, "--out", "{here}/bed.json")
+REPORT = ("report", "{here}/job")
 REPAIR, CACHE = {"repair": True}, {"cache": True}
 
 CASES = {
@@ -295,6 +315,9 @@ CASES = {
     "extract more": Case(grown, EXTRACT, (DATA, ("a", "b"), STORE), least=20, step=STEP),
     "import": Case(arrays, IMPORT, (("{inputs}/a.npz",), STORE), least=20, step=STEP),
     "sync": Case(changed, SYNC, (STORE, DATA), least=6),
+    "sync, unlabelled": Case(
+        with_target, "tests.store.tiny:sync", (STORE, DATA, ("{inputs}/target",)), least=6
+    ),
     "rm": Case(two_segments, REMOVE, (STORE, ("a",)), least=12),
     "prune": Case(garbage, PRUNE, (STORE,), CACHE, least=25, step=(STEP + 2) // 4),
     "repair, shard": Case(
@@ -312,13 +335,15 @@ CASES = {
     "run again": Case(
         grown_run, COMMAND, (*RUN, *OPTIONS, "1"), {}, job, right_page, 60, 5 * STEP + 1
     ),
+    "report": Case(with_page, COMMAND, REPORT, {}, pages, left, 2),
+    "figures": Case(with_page, COMMAND, (*REPORT, "--figures"), {}, pages, left, 10, STEP + 1),
 }
 KEEPS_SHARDS = ("extract", "extract more", "import", "sync", "rank", "select", "evaluate")
 RESULTS = ("rank", "select", "evaluate")
 MODULES = (
     *("tests.store.tiny", "tests.store.remote", "tests.cli.commands"),
     *(case.function.partition(":")[0] for case in CASES.values()),
-    *("oodzoo.predictor.fitting", "oodzoo.testbed", "oodzoo.zoo.onnx"),
+    *("oodzoo.predictor.fitting", "oodzoo.report.figures", "oodzoo.testbed", "oodzoo.zoo.onnx"),
     *("onnxruntime", "safetensors.numpy", "sklearn.cluster", "sklearn.mixture"),
 )
 
@@ -392,7 +417,7 @@ def test_on_disk(kill: Children, prepared: Prepared, tmp_path: Path, name: str) 
     assert files(inputs) == given
 
 
-@pytest.mark.parametrize("name", ["extract more", "sync", "rm"])
+@pytest.mark.parametrize("name", ["extract more", "sync", "rm", *["prune"][: STEP == 1]])
 def test_at_a_url(s3: Bucket, prepared: Prepared, tmp_path: Path, name: str) -> None:
     """Right before and right after uploads and removals."""
     case, here, done = CASES[name], f"{s3.url}/here", tmp_path / "done"
@@ -468,6 +493,47 @@ def test_on_a_full_disk(
 
 def remount(disk: Path, options: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{options}", disk], check=True)
+
+
+@pytest.mark.skipif(STEP > 1, reason="by the clock: make fuzz")
+def test_by_the_clock(process: Callable[..., subprocess.Popen[str]], tmp_path: Path) -> None:
+    """Also in the middle of a write or a forward pass; at last by Ctrl-C, which says one line."""
+    data = draw_digits(tmp_path / "data", 20)
+    zoo = write_zoo(tmp_path / "zoo", ["separable_shapes", "cnn_photos", "mlp_glyphs_augmented"])
+    start = time.monotonic()
+    oodzoo.extract(data, zoo, tmp_path / "whole/store", device="cpu")
+    span = time.monotonic() - start
+    store = tmp_path / "here/store"
+    # tests may run where SIGINT is ignored, as in a background job of a shell
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "from oodzoo.cli import main; main()"
+    arguments = ("extract", data, "--zoo", zoo, "--store", store, "--quiet")
+    lots, kept = random.Random(7), dict[Path, tuple[int, int]]()
+    for _ in range(12):
+        child = process(program, *arguments)
+        lock = store / ".lock"
+        while child.poll() is None and not (lock.exists() and str(child.pid) in lock.read_text()):
+            time.sleep(0.01)
+        time.sleep(lots.uniform(0.0, span))
+        child.kill()
+        child.wait()
+        assert finished_shards(store.parent).items() >= kept.items()
+        kept = finished_shards(store.parent)
+    shutil.rmtree(store)
+    child = process(program, *arguments)
+    while not list(store.glob("models/*/*.npy")) and child.poll() is None:
+        time.sleep(0.001)
+    child.send_signal(signal.SIGINT)
+    _, printed = child.communicate(timeout=60)
+    assert child.returncode == 130
+    (line,) = filter(str.strip, printed.splitlines())
+    assert "interrupted" in line
+    assert not list(store.rglob(".tmp-*"))
+    kept = finished_shards(store.parent)
+    last = process(program, *arguments)
+    assert last.communicate() == (f"3 models, 180 images, 3 domains in {store}\n", "")
+    assert finished_shards(store.parent).items() >= kept.items()
+    assert left(store) == left(tmp_path / "whole/store")
 
 
 def test_maintenance_of_an_unfinished_store(kill: Children, tmp_path: Path) -> None:
