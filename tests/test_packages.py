@@ -13,7 +13,7 @@ import pytest
 
 import oodzoo
 from oodzoo.core.errors import InputError, MissingPackageError
-from oodzoo.core.packages import install_hint, optional_package
+from oodzoo.core.packages import install_hint, is_installed, optional_package
 from oodzoo.report.headline import steps
 from oodzoo.report.record import PredictorSummary, Run
 
@@ -107,6 +107,8 @@ main()
 
 
 def test_suggested_commands_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not all(map(is_installed, ("onnx2torch", "onnxscript", "torchvision"))):
+        pytest.skip("needs the packages of the extra tune")
     for package in ("onnx", "torch"):
         monkeypatch.setitem(sys.modules, package, None)
     run = Run("oodzoo run", predictor=PredictorSummary("model", ("a",), "digest"))

@@ -215,6 +215,7 @@ def test_published_accuracies(tmp_path: Path) -> None:
         assert published("torchvision/resnet50") == newest
         assert "no accuracy on ImageNet for 'no_such'" in published("torchvision/no_such")
         assert isinstance(published("torchvision/resnet50.NO_SUCH_WEIGHTS"), str)
+    opened.manifest.models["best"] = record
     for name, origin in (("best", "a1_in1k"), ("good", "ram_in1k"), ("fair", "new")):
         changed = msgspec.structs.replace(opened.model(name), source=f"timm/resnet50.{origin}")
         opened.manifest.models[name] = changed
