@@ -103,6 +103,11 @@ def test_limits_of_what_is_recommended() -> None:
     for cell in fast.pool.cells.values():
         assert cell.milliseconds == sum(times[model] for model in cell.models) <= 3
         assert cell.parameters == 7 * len(cell.models)
+    longest = max(cell.milliseconds or 0 for cell in fast.pool.cells.values())
+    assert (fast.pool.exceeds(None, longest), fast.pool.exceeds(None, longest - 0.5)) == (
+        False,
+        True,
+    )
     with pytest.raises(oodzoo.InputError, match=r"--max-ms 0.1: the fastest, 'poor', takes 1 ms"):
         oodzoo.evaluate(source, baselines=False, max_ms=0.1)
 
