@@ -30,8 +30,7 @@ from PIL import Image
 
 import oodzoo
 from oodzoo.demo.digits import write_digits
-from oodzoo.extraction.engines.choice import open_engine
-from oodzoo.extraction.engines.task import Engine, Work
+from oodzoo.extraction.engines import Engine, Work, open_engine
 from oodzoo.zoo import ModelSpec
 
 NOTHING = "def nothing(shared, task, worker):\n    return task\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from oodzoo.predictor import Predictor, fit, load
     from oodzoo.predictor.assessment import TestResult, test
     from oodzoo.predictor.tuning import tune
-    from oodzoo.ranking.domains import propose_domains, use_domains
+    from oodzoo.ranking.proposing import propose_domains, use_domains
     from oodzoo.ranking.ranker import rank
     from oodzoo.ranking.result import Ranking
     from oodzoo.store.feature_store import FeatureStore
@@ -69,13 +69,13 @@ _HOME = {
     "fit": "oodzoo.predictor",
     "load": "oodzoo.predictor",
     "load_zoo": "oodzoo.zoo",
-    "propose_domains": "oodzoo.ranking.domains",
+    "propose_domains": "oodzoo.ranking.proposing",
     "rank": "oodzoo.ranking.ranker",
     "run": "oodzoo.pipeline",
     "select_features": "oodzoo.combining.selection",
     "test": "oodzoo.predictor.assessment",
     "tune": "oodzoo.predictor.tuning",
-    "use_domains": "oodzoo.ranking.domains",
+    "use_domains": "oodzoo.ranking.proposing",
 }
 _MODULES = ("demo", "events", "report", "scores", "testbed")
 

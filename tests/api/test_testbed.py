@@ -26,12 +26,14 @@ from oodzoo.extraction.source import ArraySource, StoreSource
 from oodzoo.linear.heads.linear import fit_head
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.terms import FOLD_SCORES
-from oodzoo.ranking.testbed.external import published_accuracies, read_timm_results, read_values
 from oodzoo.ranking.testbed.runner import (
     PAPER,
     Measurement,
     head_accuracy,
     measure,
+    published_accuracies,
+    read_timm_results,
+    read_values,
 )
 from oodzoo.testbed import judge, load, run, save
 

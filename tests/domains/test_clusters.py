@@ -12,7 +12,7 @@ from tests.oracles import domains as oracle
 from oodzoo.core.errors import InputError
 from oodzoo.data.proposals import MIN_IMAGES
 from oodzoo.extraction.source import ArraySource
-from oodzoo.ranking.domains.clusters import (
+from oodzoo.ranking.clusters import (
     PER_MODEL,
     Floats,
     cluster,

@@ -38,7 +38,7 @@ from oodzoo.extraction.importing import read_features
 from oodzoo.extraction.source import VERSION, as_source, read_cached, write_cached
 from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.predictor.folder import _read_document, read_folder, write_folder
-from oodzoo.ranking.testbed.external import read_values
+from oodzoo.ranking.testbed.runner import read_values
 from oodzoo.report import record
 from oodzoo.report.record import Run, read_run
 from oodzoo.store.checking import check_store

@@ -11,7 +11,7 @@ from pathlib import Path
 from joblib import cpu_count
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.engines.task import Work, Worker
+from oodzoo.extraction.engines import Work, Worker
 
 
 def work(name: str, shared: bytes | Path = b"") -> Work:

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.engines.choice import (
+from oodzoo.extraction.engines import (
     Part,
+    Processes,
     array_device,
     open_engine,
     parse_devices,
     parse_part,
 )
-from oodzoo.extraction.engines.task import Processes
 
 
 @given(st.integers(1, 10**9 - 1), st.data())

@@ -11,7 +11,7 @@ from tests.docs.pages import File, run_page, steps
 from tests.raylets import cluster, free_ports, needs_ray
 
 from oodzoo.core.errors import InputError, MissingPackageError
-from oodzoo.extraction.engines.cluster import RayCluster
+from oodzoo.extraction.engines import RayCluster
 
 
 @needs_ray

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.engine.tasks import work
 
-from oodzoo.extraction.engines.task import (
+from oodzoo.extraction.engines import (
     ATTEMPTS,
     Processes,
     Reply,

@@ -18,7 +18,7 @@ import oodzoo
 from oodzoo.combining import work
 from oodzoo.core.errors import InputError
 from oodzoo.events import Listener
-from oodzoo.extraction.engines.task import Processes, Worker
+from oodzoo.extraction.engines import Processes, Worker
 from oodzoo.extraction.source import StoreSource
 from oodzoo.store.class_embeddings import write_class_embeddings
 from oodzoo.store.documents import update_local

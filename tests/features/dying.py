@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo.extraction import work as real
-from oodzoo.extraction.engines.task import Processes, Reply, Work, Worker
+from oodzoo.extraction.engines import Processes, Reply, Work, Worker
 from oodzoo.store.writer import StoreWriter
 
 FOLDER = "OODZOO_TEST_FOLDER"

@@ -21,7 +21,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import is_temporary
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import ExtractionConfig
-from oodzoo.extraction.engines.task import Engine, Processes
+from oodzoo.extraction.engines import Engine, Processes
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.store import index as store_index
 from oodzoo.store.feature_store import FeatureStore

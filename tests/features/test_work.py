@@ -22,8 +22,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction import work as features_work
 from oodzoo.extraction.config import Extraction, ExtractionConfig, LoadedModel, PassTime, Timing
-from oodzoo.extraction.engines.choice import Part
-from oodzoo.extraction.engines.task import Work, Worker
+from oodzoo.extraction.engines import Part, Work, Worker
 from oodzoo.extraction.extractor import planned_part
 from oodzoo.extraction.timing import ExtractionProgress, Timings
 from oodzoo.extraction.work import (

@@ -31,8 +31,13 @@ from tests.oracles import zero_shot as zero_shot_oracle
 from oodzoo import InputError, scores
 from oodzoo.extraction.source import ArraySource
 from oodzoo.linear.moments import domain_moments
-from oodzoo.ranking.scores.compute import compute_score
-from oodzoo.ranking.scores.inputs import as_classes, generator, stratified_folds, stratified_order
+from oodzoo.ranking.scores.registry import compute_score
+from oodzoo.ranking.scores.statistics import (
+    as_classes,
+    generator,
+    stratified_folds,
+    stratified_order,
+)
 
 
 def close(value: float, rel: float = 1e-6) -> Any:

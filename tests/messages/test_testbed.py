@@ -14,7 +14,7 @@ import pytest
 from tests.testbed.data import arrays, source
 
 from oodzoo import InputError
-from oodzoo.ranking.testbed.external import read_timm_results, read_values
+from oodzoo.ranking.testbed.runner import read_timm_results, read_values
 from oodzoo.testbed import Column, judge, load, run
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
-from oodzoo.ranking.racing.policy import (
+from oodzoo.ranking.policy import (
     POOL,
     REFERENCES,
     SHARE,

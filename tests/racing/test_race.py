@@ -18,8 +18,8 @@ from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import Extraction, ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.ranking.racing.policy import POOL
-from oodzoo.ranking.racing.race import Race, race
+from oodzoo.ranking.policy import POOL
+from oodzoo.ranking.racing import Race, race
 from oodzoo.zoo import ModelSpec
 
 MODELS = (

@@ -21,7 +21,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.ranking.racing.race import race
+from oodzoo.ranking.racing import race
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks.search import list_samples
 from oodzoo.store.maintenance import list_contents, merge_stores

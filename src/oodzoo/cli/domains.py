@@ -50,7 +50,7 @@ def domains(
     log_file: LogFileOption = None,
 ) -> None:
     """Propose domains by columns and clusters, and show how far the ranking depends on them."""
-    from oodzoo.ranking.domains import propose_domains
+    from oodzoo.ranking.proposing import propose_domains
     from oodzoo.store.feature_store import FeatureStore
 
     names = None if models is None else [name.strip() for name in models.split(",")]
@@ -92,7 +92,7 @@ def domains(
 def _use(
     terminal: Terminal, store: str, name: str, models: Sequence[str] | None, seed: int
 ) -> None:
-    from oodzoo.ranking.domains import use_domains
+    from oodzoo.ranking.proposing import use_domains
 
     opened = use_domains(store, name, models=models, seed=seed)
     n_domains = count(len(opened.domains), "domain")

@@ -119,9 +119,10 @@ def extract(
     """Extract features of every image with every model; rerun the command to resume."""
     from oodzoo.core.remote.location import parse_location
     from oodzoo.extraction.config import ExtractionConfig
-    from oodzoo.extraction.engines.choice import open_engine, parse_part
+    from oodzoo.extraction.engines import open_engine, parse_part
     from oodzoo.extraction.extract import extract_part, open_unlabelled, run_extraction
-    from oodzoo.ranking.racing import Race, parse_budget, run_race
+    from oodzoo.ranking.policy import parse_budget
+    from oodzoo.ranking.racing import Race, run_race
 
     seconds = None if budget is None else parse_budget(budget)
     if shard is not None and (race or budget is not None):

@@ -90,7 +90,7 @@ def fit(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Train a predictor on all domains of a feature store and save it with its models."""
-    from oodzoo.extraction.engines.choice import require_engine
+    from oodzoo.extraction.engines import require_engine
     from oodzoo.predictor import fit as fit_store
     from oodzoo.predictor.fitting import require_fittable
     from oodzoo.predictor.remote import require_free_location

@@ -369,7 +369,7 @@ def compare_scores(
             raise InputError(
                 f"--out takes one store, got {len(targets)}; run the command once for each"
             )
-        from oodzoo.ranking.testbed.external import read_values
+        from oodzoo.ranking.testbed.runner import read_values
 
         options = {
             "protocol": protocol,

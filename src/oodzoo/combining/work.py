@@ -13,7 +13,7 @@ from oodzoo.combining.predictions import model_predictions
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.text import count
-from oodzoo.extraction.engines.task import Engine, Work, Worker
+from oodzoo.extraction.engines import Engine, Work, Worker
 from oodzoo.extraction.source import FeatureSource, StoreSource
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.store.feature_store import FeatureStore

@@ -10,7 +10,7 @@ half of the classes. Columns that can be used are sorted by
 where *classes* is the mean share of the classes that a value has, and *evenness* is the entropy of
 the numbers of images divided by its maximum, :math:`-\sum_v p_v \log p_v / \log k`. *Separability*,
 known only with features, is how much better than chance a linear model tells the values of images
-that it has not seen (:mod:`oodzoo.ranking.domains.clusters`).
+that it has not seen (:mod:`oodzoo.ranking.clusters`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Candidate:
     separability : float or None
         How well features tell the domains apart, from 0 (chance) to 1; None without features.
     kind : str
-        "column"; proposals of another kind (clusters) come from :mod:`oodzoo.ranking.domains`.
+        "column"; proposals of another kind (clusters) come from :mod:`oodzoo.ranking.proposing`.
     """
 
     name: str

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from oodzoo.core.backend import require_device, require_present, resolve_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import structured
-from oodzoo.extraction.engines.choice import parse_devices
+from oodzoo.extraction.engines import parse_devices
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import ModelRecord, StoredModel
 from oodzoo.store.shards import Shard

@@ -14,8 +14,7 @@ from oodzoo.core.text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.sources.folder import UnlabelledImages, parse_unlabelled
 from oodzoo.extraction.config import Extraction, ExtractionConfig, Zoo, find_spec
-from oodzoo.extraction.engines.choice import Part, open_engine, parse_devices
-from oodzoo.extraction.engines.task import Engine
+from oodzoo.extraction.engines import Engine, Part, open_engine, parse_devices
 from oodzoo.extraction.extractor import Extractor, plan_missing
 from oodzoo.extraction.loop import ExtractionLoop
 from oodzoo.extraction.target import require_usable

@@ -30,8 +30,7 @@ from oodzoo.extraction.config import (
     network_of_member,
     resolve_zoo,
 )
-from oodzoo.extraction.engines.choice import Part, parse_devices
-from oodzoo.extraction.engines.task import Engine, Work
+from oodzoo.extraction.engines import Engine, Part, Work, parse_devices
 from oodzoo.extraction.loop import ExtractionLoop
 from oodzoo.extraction.source import StoreSource
 from oodzoo.extraction.target import require_usable

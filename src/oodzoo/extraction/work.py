@@ -19,7 +19,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import file_digest, structured
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError, absolute, reading
 from oodzoo.extraction.config import Extraction, ExtractionConfig, LoadedModel, PassTime, Timing
-from oodzoo.extraction.engines.task import Work, Worker
+from oodzoo.extraction.engines import Work, Worker
 from oodzoo.extraction.loop import ExtractionLoop
 from oodzoo.extraction.timing import ExtractionProgress
 from oodzoo.store.files import location, pulled, store_folder

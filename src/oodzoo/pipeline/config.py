@@ -15,10 +15,10 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import explaining_disk_errors, write_bytes
 from oodzoo.core.text import did_you_mean, printable, typed
 from oodzoo.extraction.config import ExtractionConfig
-from oodzoo.extraction.engines.choice import array_device, require_engine
+from oodzoo.extraction.engines import array_device, require_engine
 from oodzoo.linear.heads.samples import require_classes_for
 from oodzoo.ranking.constraints import Constraints, Limits, TopK, parse_top_k
-from oodzoo.ranking.racing.policy import parse_budget
+from oodzoo.ranking.policy import parse_budget
 from oodzoo.ranking.ranker import as_score, require_score, require_score_of_task
 from oodzoo.ranking.testbed.published import require_published
 from oodzoo.tasks import Task

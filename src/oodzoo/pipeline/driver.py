@@ -30,8 +30,7 @@ from oodzoo.data.files import (
 from oodzoo.data.listing import shown_label, strata_of
 from oodzoo.data.sources.folder import UnlabelledImages, parse_unlabelled
 from oodzoo.extraction.config import Extraction
-from oodzoo.extraction.engines.choice import open_engine
-from oodzoo.extraction.engines.task import Engine
+from oodzoo.extraction.engines import Engine, open_engine
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.source import FeatureSource, as_source
 from oodzoo.extraction.target import (
@@ -47,8 +46,9 @@ from oodzoo.predictor import Predictor, fit
 from oodzoo.predictor.card import CARD
 from oodzoo.ranking import scores, testbed
 from oodzoo.ranking.constraints import Constraints, restricted
-from oodzoo.ranking.domains import use_domains
-from oodzoo.ranking.racing import Dropped, parse_budget, run_race
+from oodzoo.ranking.policy import parse_budget
+from oodzoo.ranking.proposing import use_domains
+from oodzoo.ranking.racing import Dropped, run_race
 from oodzoo.ranking.ranker import rank
 from oodzoo.report import write_report
 from oodzoo.report.data import shown_pairs

@@ -19,7 +19,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Stage, extent
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.engines.choice import array_device, open_engine, require_engine
+from oodzoo.extraction.engines import array_device, open_engine, require_engine
 from oodzoo.extraction.source import (
     ArraySource,
     FeatureSource,

@@ -222,7 +222,7 @@ class Ranking:
         that the score cannot be computed.
     task : {"classification", "regression", "multilabel"}
     domains_proposed : str or None
-        What the domains were proposed by (:mod:`oodzoo.ranking.domains`); None if they were given.
+        What the domains were proposed by (:mod:`oodzoo.ranking.proposing`); None if given.
     """
 
     score: str

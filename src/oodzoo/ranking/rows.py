@@ -16,7 +16,7 @@ from oodzoo.ranking.intervals import Comparison, covariance_of_means, new_domain
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.ridge import into
 from oodzoo.ranking.scores import Score
-from oodzoo.ranking.scores.compute import compute_scores
+from oodzoo.ranking.scores.registry import compute_scores
 from oodzoo.ranking.terms import (
     Agreement,
     Floats,

@@ -31,7 +31,7 @@ from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.ranking import scores
 from oodzoo.ranking.constraints import choose_top_k
 from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.scores.compute import compute_scores
+from oodzoo.ranking.scores.registry import compute_scores
 
 
 @dataclass(frozen=True)

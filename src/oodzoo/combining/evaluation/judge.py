@@ -38,7 +38,7 @@ from oodzoo.combining.pool import Heads, predict_with_heads
 from oodzoo.combining.work import StoreJob, compute_device, describe_store, open_source, run_all
 from oodzoo.combining.work import missing_here as missing_store
 from oodzoo.core.events import Log, Progress
-from oodzoo.extraction.engines.task import Engine, Work, Worker
+from oodzoo.extraction.engines import Engine, Work, Worker
 from oodzoo.extraction.source import FeatureSource, groups_of, total_cost
 from oodzoo.ranking.constraints import Limits, choose_top_k
 from oodzoo.ranking.ranker import orders_for_test_domains, rank, rank_for_test_domains

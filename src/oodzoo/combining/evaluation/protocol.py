@@ -58,8 +58,7 @@ from oodzoo.core.backend import Array, backend, require_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Progress, Stage, extent
 from oodzoo.core.text import count
-from oodzoo.extraction.engines.choice import array_device, open_engine
-from oodzoo.extraction.engines.task import Engine
+from oodzoo.extraction.engines import Engine, array_device, open_engine
 from oodzoo.extraction.source import Features, FeatureSource, StoreSource, as_source, total_cost
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.linear.heads.domainbed.protocol import require_rule, require_search_space

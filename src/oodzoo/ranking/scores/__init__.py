@@ -5,7 +5,7 @@ depends on one model only: adding models to a zoo does not change the scores of 
 """
 
 from oodzoo.ranking.scores._gbc import gbc
-from oodzoo.ranking.scores._h_score import h_score
+from oodzoo.ranking.scores._h_score import h_score, regularized_h_score
 from oodzoo.ranking.scores._knn import knn
 from oodzoo.ranking.scores._lda import lda
 from oodzoo.ranking.scores._leep import leep
@@ -13,7 +13,6 @@ from oodzoo.ranking.scores._logme import logme
 from oodzoo.ranking.scores._nce import nce
 from oodzoo.ranking.scores._nleep import nleep
 from oodzoo.ranking.scores._parc import parc
-from oodzoo.ranking.scores._regularized_h_score import regularized_h_score
 from oodzoo.ranking.scores._sfda import sfda
 from oodzoo.ranking.scores._transrate import transrate
 from oodzoo.ranking.scores._zero_shot import zero_shot

@@ -8,15 +8,16 @@ from typing import Any, Literal
 from oodzoo.core.backend import Array
 from oodzoo.core.errors import InputError
 from oodzoo.linear.moments import Moments
-from oodzoo.ranking.scores.inputs import labelled_features, positive
 from oodzoo.ranking.scores.registry import score
 from oodzoo.ranking.scores.statistics import (
     Shards,
     Stream,
     centre,
     class_means,
+    labelled_features,
     nonzero_eigh,
     one_hot,
+    positive,
     principal_components,
 )
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from oodzoo.core.backend import Array, Backend
 from oodzoo.core.errors import InputError
-from oodzoo.ranking.scores.inputs import as_classes, labelled_samples, positive
 from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.statistics import as_classes, labelled_samples, positive
 
 # Similarities are multiples of this, so that rounding errors do not break ties: those of a matrix
 # product depend on the shapes of its blocks.

@@ -10,9 +10,18 @@ import numpy as np
 from oodzoo.core.errors import InputError
 from oodzoo.linear.heads.samples import Groups
 from oodzoo.linear.moments import Moments, merge, oas_shrinkage
-from oodzoo.ranking.scores.inputs import as_classes, generator, labelled_features, stratified_folds
 from oodzoo.ranking.scores.registry import score
-from oodzoo.ranking.scores.statistics import Discriminant, Gaussians, Shards, Stream, centre
+from oodzoo.ranking.scores.statistics import (
+    Discriminant,
+    Gaussians,
+    Shards,
+    Stream,
+    as_classes,
+    centre,
+    generator,
+    labelled_features,
+    stratified_folds,
+)
 
 _FOLDS = 5
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oodzoo.ranking.scores.inputs import labelled_probabilities
 from oodzoo.ranking.scores.registry import score
-from oodzoo.ranking.scores.statistics import one_hot
+from oodzoo.ranking.scores.statistics import labelled_probabilities, one_hot
 
 
 @score(

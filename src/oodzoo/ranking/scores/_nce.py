@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from oodzoo.ranking.scores.inputs import as_classes
 from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.statistics import as_classes
 
 
 @score(

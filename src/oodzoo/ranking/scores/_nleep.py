@@ -15,12 +15,14 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.threads import LARGE_PRODUCT
 from oodzoo.linear.moments import Moments
 from oodzoo.ranking.scores._leep import leep
-from oodzoo.ranking.scores.inputs import Codes, generator, labelled_features
 from oodzoo.ranking.scores.registry import score
 from oodzoo.ranking.scores.statistics import (
+    Codes,
     Shards,
     Stream,
     centre,
+    generator,
+    labelled_features,
     nonzero_eigh,
     principal_components,
 )

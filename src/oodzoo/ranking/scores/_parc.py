@@ -9,9 +9,13 @@ import numpy.typing as npt
 
 from oodzoo.core.backend import Array, to_numpy
 from oodzoo.core.errors import InputError
-from oodzoo.ranking.scores.inputs import generator, labelled_samples, stratified_order
 from oodzoo.ranking.scores.registry import score
-from oodzoo.ranking.scores.statistics import standardise
+from oodzoo.ranking.scores.statistics import (
+    generator,
+    labelled_samples,
+    standardise,
+    stratified_order,
+)
 
 # Distances are rounded to this many decimals, so that rounding errors do not break ties.
 _DECIMALS = 12

@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 from oodzoo.core.backend import Array, Backend
 from oodzoo.extraction.source import Shard
 from oodzoo.linear.moments import Moments
-from oodzoo.ranking.scores.inputs import Codes, labelled_features, positive
 from oodzoo.ranking.scores.registry import score
 from oodzoo.ranking.scores.statistics import (
+    Codes,
     Discriminant,
     Gaussians,
     Shards,
     Stream,
     centre,
     class_means,
+    labelled_features,
     log_softmax,
+    positive,
     shrink,
 )
 

@@ -8,9 +8,13 @@ import numpy as np
 import numpy.typing as npt
 
 from oodzoo.core.backend import Array, Backend
-from oodzoo.ranking.scores.inputs import float64_blocks, labelled_samples, positive
 from oodzoo.ranking.scores.registry import score
-from oodzoo.ranking.scores.statistics import column_centre
+from oodzoo.ranking.scores.statistics import (
+    column_centre,
+    float64_blocks,
+    labelled_samples,
+    positive,
+)
 
 
 @score(

@@ -21,12 +21,11 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import strata_of, stratified_sample
 from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.config import Extraction, ExtractionConfig, Zoo
-from oodzoo.extraction.engines.choice import open_engine
-from oodzoo.extraction.engines.task import Engine
+from oodzoo.extraction.engines import Engine, open_engine
 from oodzoo.extraction.extract import Unlabelled, open_unlabelled
 from oodzoo.extraction.extract import _require_usable_store as require_usable
 from oodzoo.extraction.extractor import Extractor
-from oodzoo.ranking.racing.policy import (
+from oodzoo.ranking.policy import (
     SHARE,
     Costs,
     Policy,
@@ -142,7 +141,7 @@ def race(
     """Extract the features of the models that may be the best, and drop the others early.
 
     All models are run on a sample of the images and ranked; after each round models are dropped,
-    and the sample doubles (see :mod:`oodzoo.ranking.racing.policy`). A race that was interrupted is
+    and the sample doubles (see :mod:`oodzoo.ranking.policy`). A race that was interrupted is
     resumed by the same call and drops the same models.
 
     Parameters

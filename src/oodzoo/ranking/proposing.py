@@ -27,7 +27,7 @@ from oodzoo.data.proposals import (
     reasons,
 )
 from oodzoo.extraction.source import StoreSource, groups_of
-from oodzoo.ranking.domains.clusters import (
+from oodzoo.ranking.clusters import (
     Clusters,
     Floats,
     cluster,
@@ -238,7 +238,7 @@ def propose_domains(
 
     Domains are proposed by the further columns of the data set that the store has kept (see
     :mod:`oodzoo.data.proposals`), and by clusters of features
-    (:mod:`oodzoo.ranking.domains.clusters`). Then the models are ranked by each proposal: the best
+    (:mod:`oodzoo.ranking.clusters`). Then the models are ranked by each proposal: the best
     columns, the recommended number of clusters, one cluster less and more, another seed, and a
     random split as a reference. Nothing is written, apart from the cache of the store.
 
