@@ -13,9 +13,12 @@ from tests.maths.combinations import Costly
 
 import oodzoo
 from oodzoo.combining.evaluation import Evaluation
-from oodzoo.combining.evaluation.advice import (
+from oodzoo.combining.evaluation.learning_curve import CurvePoint, FewerDomains, LearningCurve
+from oodzoo.combining.evaluation.rows import Aggregation, Cell, Gain, Measures, Row
+from oodzoo.combining.statements import (
     KINDS,
     Advice,
+    caution,
     most_useful,
     on_budget,
     on_domains,
@@ -23,8 +26,6 @@ from oodzoo.combining.evaluation.advice import (
     on_target,
     on_tuning,
 )
-from oodzoo.combining.evaluation.learning_curve import CurvePoint, FewerDomains, LearningCurve
-from oodzoo.combining.evaluation.rows import Aggregation, Cell, Gain, Measures, Row
 from oodzoo.combining.verdict import (
     Recommended,
 )
@@ -144,12 +145,12 @@ def test_findings() -> None:
 def test_numbers_that_are_predicted_worse_than_by_their_mean() -> None:
     domains = {"d0": -86.0, "d1": 20.0}
     bad = evaluation(task="regression", recommended=recommended(domains=domains, average=-33.0))
-    assert bad.caution.startswith("In the domain 'd0', and on average it is worse than predicting")
-    assert bad.caution in bad.findings()
+    assert caution(bad).startswith("In the domain 'd0', and on average it is worse than predicting")
+    assert caution(bad) in bad.findings()
     better = recommended(domains={"d0": -2.0, "d1": 50.0}, average=24.0)
-    assert "on average" not in evaluation(task="regression", recommended=better).caution
-    assert evaluation(task="regression").caution == ""
-    assert evaluation(recommended=recommended(domains=domains)).caution == ""
+    assert "on average" not in caution(evaluation(task="regression", recommended=better))
+    assert caution(evaluation(task="regression")) == ""
+    assert caution(evaluation(recommended=recommended(domains=domains))) == ""
 
 
 # --- a mapping, and what notebooks show ----------------------------------------------------------

@@ -22,8 +22,8 @@ from oodzoo.combining.pool import (
     qualities,
 )
 from oodzoo.combining.predictions import SHARES, TRAINED, Head, HeadPredictions
+from oodzoo.combining.statements import CHOICES
 from oodzoo.combining.verdict import (
-    CHOICES,
     Estimate,
     recommend,
 )

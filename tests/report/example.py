@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.report.diagnosis_example import example_diagnoses
 
-from oodzoo.combining.evaluation.advice import Advice
 from oodzoo.combining.evaluation.learning_curve import CurvePoint, LearningCurve
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import (
@@ -24,6 +23,7 @@ from oodzoo.combining.evaluation.rows import (
 )
 from oodzoo.combining.evaluation.rows import Row as EvaluationRow
 from oodzoo.combining.selection import ClassSelection, ModelSelection, NumberTried, SelectionSummary
+from oodzoo.combining.statements import Advice
 from oodzoo.combining.verdict import Recommended
 from oodzoo.data.summary_rows import Spread
 from oodzoo.ranking.result import FoldRow, Ranking, Row

@@ -32,8 +32,8 @@ from tests.report.outline import outline
 
 from oodzoo.cli.terminal import WIDTH
 from oodzoo.cli.verdict import verdict
-from oodzoo.combining.evaluation.advice import Advice, on_budget, on_target, on_tuning
 from oodzoo.combining.evaluation.rows import Gain, TunedFacts, Tuning
+from oodzoo.combining.statements import Advice, on_budget, on_target, on_tuning
 from oodzoo.predictor.assessment.result import TestResult
 from oodzoo.ranking.racing import Dropped
 from oodzoo.report import page

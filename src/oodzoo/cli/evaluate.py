@@ -452,7 +452,7 @@ def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
 
 def _show_estimates(terminal: Terminal, evaluation: Evaluation) -> None:
     """Print what decided the recommendation: both estimates of each way, from all domains."""
-    from oodzoo.combining.verdict import TITLES
+    from oodzoo.combining.statements import TITLES
 
     best = evaluation.recommended
     table: list[list[object]] = [

@@ -159,7 +159,7 @@ def _decided(path: Path, store: FeatureStore, asked: dict[str, Any]) -> dict[str
 
 
 def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> None:
-    from oodzoo.combining.verdict import shown_choice
+    from oodzoo.combining.statements import shown_choice
 
     provenance = predictor.provenance
     weights = provenance.pool if len(predictor.models) > 1 else {}

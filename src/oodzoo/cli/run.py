@@ -288,7 +288,7 @@ class _Shown(Listener):
         self._inner.progress(stage, done, total, **facts)
 
     def end(self, stage: str, **facts: Any) -> None:
-        from oodzoo.combining.verdict import shown_choice
+        from oodzoo.combining.statements import shown_choice
 
         self._bars.close()
         self._inner = Listener()

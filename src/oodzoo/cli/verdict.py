@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from oodzoo.core.text import count, typed, wrapped
 
 if TYPE_CHECKING:
-    from oodzoo.combining.evaluation.advice import Advice
     from oodzoo.combining.evaluation.result import Evaluation
+    from oodzoo.combining.statements import Advice
     from oodzoo.ranking.result import Ranking
     from oodzoo.report.record import Run
     from oodzoo.zoo import ModelSpec
@@ -30,9 +30,14 @@ def verdict(run: Run, width: int) -> list[str]:
 
 
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
-    from oodzoo.combining.evaluation.advice import failing_class
-    from oodzoo.combining.evaluation.result import why_not_the_highest
-    from oodzoo.combining.verdict import achieves, compared, described
+    from oodzoo.combining.statements import (
+        achieves,
+        chosen_otherwise,
+        compared,
+        described,
+        failing_class,
+        why_not_the_highest,
+    )
     from oodzoo.core.text import span
     from oodzoo.tasks.kinds import WORDS
 
@@ -41,7 +46,7 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
         f"{described(best.choice, best.models)} {achieves(evaluation.task, best.average)}, "
         "measured on each domain without using it."
     )
-    more = (_other_sizes(evaluation), evaluation.chosen_otherwise, why_not_the_highest(evaluation))
+    more = (_other_sizes(evaluation), chosen_otherwise(evaluation), why_not_the_highest(evaluation))
     sentence = " ".join(filter(None, (sentence, *more)))
     expect = f"{best.average:.1f} %"
     if best.interval is not None:
@@ -94,7 +99,7 @@ def _is_free(advice: Advice) -> bool:
 
 
 def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
-    from oodzoo.combining.verdict import shown_choice
+    from oodzoo.combining.statements import shown_choice
     from oodzoo.core.text import span
     from oodzoo.tasks.kinds import WORDS
 

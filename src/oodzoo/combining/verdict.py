@@ -18,7 +18,7 @@ choice is therefore cautious:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -28,24 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
 
+from oodzoo.combining.statements import TITLES, disagreement, shown_choice
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, short_name
-from oodzoo.tasks import Kind
-
-CHOICES = ("single", "pool", "ensemble", "selection")
-"""Ways of combining models."""
-
-
-def shown_choice(choice: str, models: Sized) -> str:
-    """How a choice is called where people read it: a pool of one model is a single model.
-
-    Examples
-    --------
-    >>> shown_choice("pool", ["a"]), shown_choice("pool", ["a", "b"])
-    ('single', 'pool')
-    """
-    return "single" if choice == "pool" and len(models) == 1 else choice
-
 
 _ROUNDING = 1e-9
 """Differences of metrics up to this are rounding."""
@@ -183,11 +168,6 @@ def _percent(contributions: Contributions) -> float:
     return 100 * float(np.mean([each.mean() for each in contributions]))
 
 
-FINE_TUNED = "fine_tuned"
-TITLES = {name: name.capitalize() for name in CHOICES} | {FINE_TUNED: "Fine-tuned"}
-"""What can be recommended, as it is called in texts."""
-
-
 @dataclass(frozen=True)
 class Recommended:
     """The recommended way to combine the models, and its accuracy on unseen domains.
@@ -259,19 +239,7 @@ class Recommended:
         The two estimates disagree: Pool is best on left-out domains (72.0 %), but Single within
         the domains (91.0 %)
         """
-        here = {name: value for name, value in self.estimates.items() if name in self.within}
-        if not here:
-            return ""
-        out, inside = max(here, key=here.__getitem__), max(here, key=self.within.__getitem__)
-        gains = here[out] - here[inside], self.within[inside] - self.within[out]
-        if min(gains) < _LEAST_DISAGREEMENT:
-            return ""
-        return (
-            f"The two estimates disagree: {TITLES[out]} is best on left-out domains "
-            f"({here[out]:.1f} %), but {TITLES[inside]} within the domains "
-            f"({self.within[inside]:.1f} %). What fits the known domains best carries over less "
-            "well; images of more domains would show which one to trust."
-        )
+        return disagreement(self)
 
     def __repr__(self) -> str:
         return f"Recommended({self.brief})"
@@ -282,18 +250,6 @@ class Recommended:
         return document
 
 
-def titled(choice: str, models: Sequence[str]) -> str:
-    """The title of a way to combine models, for these models.
-
-    Examples
-    --------
-    >>> titled("pool", ["a"]), titled("pool", ["a", "b"])
-    ('Pool, a single model', 'Pool')
-    """
-    same = shown_choice(choice, models) == choice
-    return TITLES[choice] + ("" if same else ", a single model")
-
-
 def require_no_oracle(rule: str | None) -> None:
     """Raise an InputError if what is recommended was measured by DomainBed's oracle."""
     if rule == "oracle":
@@ -301,80 +257,3 @@ def require_no_oracle(rule: str | None) -> None:
             "the evaluation selected heads by the oracle, with labels of the test domains: its "
             "accuracy is no promise; evaluate again without selection='oracle' (--selection oracle)"
         )
-
-
-def limits_as_options(best: Recommended) -> str:
-    """The limits of a recommendation as they are given on the command line."""
-    options = {"--max-models": best.max_models, "--max-ms": best.max_ms}
-    return ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
-
-
-def described(choice: str, models: Sequence[str]) -> str:
-    """Name a way to combine models."""
-    if choice == FINE_TUNED:
-        return f"{models[0]}, fine-tuned"
-    if choice == "single" or len(models) == 1:
-        return models[0]
-    number = count(len(models), "model")
-    return {
-        "pool": f"a pool of heads of {number}",
-        "ensemble": f"all features of {number}",
-        "selection": f"the features selected from {number}",
-        "named": f"all features of {number}",
-    }[choice]
-
-
-def chosen_otherwise(best: Recommended, same_everywhere: float) -> str:
-    """Say why the metric is not that of the recommended way in every domain; empty if it is.
-
-    Parameters
-    ----------
-    best : Recommended
-    same_everywhere : float
-        Average metric of the recommended way, if it is taken for every test domain.
-
-    Examples
-    --------
-    >>> choices = {"photo": "pool", "sketch": "ensemble"}
-    >>> domains = {"photo": 90.0, "sketch": 50.0}
-    >>> best = Recommended("pool", ("a", "b"), 70.0, None, domains, choices, {})
-    >>> print(*chosen_otherwise(best, 72.5).split(", and "), sep="\\n")
-    For sketch, another way was chosen without it
-    the choice is part of what is measured; Pool in every domain has 72.5 %.
-    """
-    others = [domain for domain, choice in best.choices.items() if choice != best.choice]
-    if not others or f"{same_everywhere:.1f}" == f"{best.average:.1f}":
-        return ""
-    few = len(others) <= _MOST_DOMAINS
-    where = (
-        " and ".join(others) if few else f"{len(others)} of {count(len(best.choices), 'domain')}"
-    )
-    return (
-        f"For {where}, another way was chosen without {'it' if len(others) == 1 else 'them'}, and "
-        f"the choice is part of what is measured; {TITLES[best.choice]} in every domain has "
-        f"{same_everywhere:.1f} %."
-    )
-
-
-_LEAST_DISAGREEMENT = 1.0
-"""Points by which both estimates must prefer another way."""
-
-_MOST_DOMAINS = 2
-"""More domains are counted, not named."""
-
-
-def achieves(task: Kind, value: float) -> str:
-    """What the main metric says, in words."""
-    return {
-        "classification": f"classifies {value:.1f} % of the images of unseen domains correctly",
-        "regression": f"explains {value:.1f} % of the variance in unseen domains",
-        "multilabel": f"has an average precision of {value:.1f} % in unseen domains",
-    }[task]
-
-
-def compared(value: float, other: float) -> str:
-    """How a percentage compares with another one, in words."""
-    difference = round(value, 1) - round(other, 1)  # as both are shown
-    if abs(difference) < 0.05:
-        return "equal to"
-    return f"{abs(difference):.1f} points {'above' if difference > 0 else 'below'}"

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import oodzoo
-from oodzoo.combining.verdict import shown_choice
+from oodzoo.combining.statements import shown_choice
 from oodzoo.core.html import html_table
 from oodzoo.core.text import count, file_size, number, printable, significant, some_of, span, typed
 from oodzoo.predictor.left_out import LeftOut, caveat

@@ -17,7 +17,8 @@ from oodzoo.combining.selection import (
     require_method,
     select_features,
 )
-from oodzoo.combining.verdict import FINE_TUNED, Recommended, require_no_oracle
+from oodzoo.combining.statements import FINE_TUNED
+from oodzoo.combining.verdict import Recommended, require_no_oracle
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
 from oodzoo.core.text import count

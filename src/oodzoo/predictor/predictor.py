@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
-from oodzoo.combining.verdict import shown_choice
+from oodzoo.combining.statements import shown_choice
 from oodzoo.core.backend import default_batch_size, require_device, resolve_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.remote.location import Url, parse_location

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import oodzoo
-from oodzoo.combining.verdict import shown_choice
+from oodzoo.combining.statements import shown_choice
 from oodzoo.core.io import write_tidily
 from oodzoo.core.text import count, listed, number, significant, span, typed, without_folders
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError

@@ -9,7 +9,7 @@ from typing import Any
 
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import Row
-from oodzoo.combining.verdict import FINE_TUNED, TITLES
+from oodzoo.combining.statements import FINE_TUNED, TITLES
 from oodzoo.core.text import count, duration, number, span
 from oodzoo.ranking.testbed.published import YOURS, Published
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
 
-from oodzoo.combining.evaluation.advice import failing_class
-from oodzoo.combining.evaluation.result import Evaluation, why_not_the_highest
-from oodzoo.combining.verdict import CHOICES, TITLES, Recommended, described
+from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.statements import (
+    CHOICES,
+    TITLES,
+    caution,
+    chosen_otherwise,
+    described,
+    failing_class,
+    why_not_the_highest,
+)
+from oodzoo.combining.verdict import Recommended
 from oodzoo.core.packages import install_hint
 from oodzoo.core.text import count, listed, number, significant, span, typed
 from oodzoo.ranking.result import Ranking
@@ -209,8 +217,7 @@ def headline(run: Run) -> Headline:
 def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
     best = evaluation.recommended
     remarks = [*_what_it_is(run, best), *_on_the_target(run.ranking), _compared(evaluation)]
-    if evaluation.caution:
-        remarks.append(evaluation.caution)
+    remarks += filter(None, [caution(evaluation)])
     stated = any(advice.kind == "target_images" for advice in evaluation.advice)
     if (adapted := evaluation.with_target.get("pool")) and not stated:
         remarks.append(
@@ -263,7 +270,7 @@ def _compared(evaluation: Evaluation) -> str:
         for name, title in TITLES.items()
         if name in evaluation.rows and name != best.choice
     ]
-    otherwise = f"{evaluation.chosen_otherwise} " if evaluation.chosen_otherwise else ""
+    otherwise = f"{chosen} " if (chosen := chosen_otherwise(evaluation)) else ""
     text = (
         f"The {metric} is measured on each domain in turn, with everything chosen and trained "
         f"without it. {otherwise}For comparison: {', '.join(others)}"

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from oodzoo.combining.evaluation.advice import Advice
 from oodzoo.combining.evaluation.learning_curve import LearningCurve
 from oodzoo.combining.evaluation.result import Evaluation
-from oodzoo.combining.verdict import CHOICES, FINE_TUNED, TITLES, Recommended, titled
+from oodzoo.combining.statements import CHOICES, FINE_TUNED, TITLES, Advice, titled
+from oodzoo.combining.verdict import Recommended
 from oodzoo.core.packages import install_hint
 from oodzoo.core.text import count, listed, number, span
 from oodzoo.extraction.source import total_cost

@@ -11,7 +11,7 @@ import msgspec
 
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.selection import SelectionSummary
-from oodzoo.combining.verdict import shown_choice
+from oodzoo.combining.statements import shown_choice
 from oodzoo.core.errors import InputError
 from oodzoo.core.html import html_table
 from oodzoo.core.io import read_json, require_schema, structured, write_bytes

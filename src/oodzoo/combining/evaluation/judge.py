@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 
 from oodzoo.combining.decision import Decision, Way, decide, decide_within, first_within
-from oodzoo.combining.evaluation.advice import sample_paths
 from oodzoo.combining.evaluation.choice import TrainingView, choose
 from oodzoo.combining.evaluation.folds import WITH_TARGET, Fold, Settings, kept_fold
 from oodzoo.combining.evaluation.learning_curve import (
@@ -31,6 +30,7 @@ from oodzoo.combining.evaluation.scoring import (
     cell_with_target,
     diagnose_choice,
     oracle_on,
+    sample_paths,
     score_choice,
     trial_rows,
 )

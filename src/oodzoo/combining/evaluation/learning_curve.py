@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from oodzoo.combining.evaluation.rows import mean_of
 from oodzoo.combining.pool import Heads
+from oodzoo.combining.statements import NOISE, is_enough
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
@@ -37,12 +38,6 @@ SHARES = (1 / 8, 1 / 4, 1 / 2)
 
 DRAWS = 2
 """Parts of each size: the second one has the images that the first one takes last."""
-
-LEAST_GAIN = 0.5
-"""Points that doubling the images must have gained for more images to be recommended."""
-
-NOISE = "within the noise between test domains"
-"""A gain that is no larger than its standard error, in words."""
 
 _FEWER = 0.75
 """A part that is not smaller than this share of the next larger one is left out."""
@@ -126,11 +121,6 @@ class LearningCurve:
         """Convert to a JSON document, with the gain and the text that follow from the points."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         return {"gain": self.gain, "error": self.error, "text": self.text} | document
-
-
-def is_enough(gain: float) -> bool:
-    """Whether a gain, as it is shown, is worth the effort."""
-    return round(gain, 1) >= LEAST_GAIN
 
 
 class Part(NamedTuple):

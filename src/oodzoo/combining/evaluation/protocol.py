@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from oodzoo.combining import statements
 from oodzoo.combining.decision import Decision
-from oodzoo.combining.evaluation import advice
-from oodzoo.combining.evaluation.advice import Advice
 from oodzoo.combining.evaluation.fine_tuning import (
     Request,
     find_images,
@@ -52,7 +51,7 @@ from oodzoo.combining.evaluation.learning_curve import (
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import mean_of
 from oodzoo.combining.pool import Heads, predict_with_heads
-from oodzoo.combining.verdict import FINE_TUNED, TITLES, described
+from oodzoo.combining.statements import FINE_TUNED, TITLES, Advice, described
 from oodzoo.combining.work import compute_heads
 from oodzoo.core.backend import Array, backend, require_device
 from oodzoo.core.errors import InputError
@@ -148,14 +147,14 @@ class WhatIf:
             name = described(each.choice, each.models)
             average, times = mean_of(metrics), now / time
             found.append(
-                advice.on_budget(max_ms, name, average, best.average, times, result.metric)
+                statements.on_budget(max_ms, name, average, best.average, times, result.metric)
             )
         return found
 
 
 def _of_data(curve: LearningCurve | None, fewer: FewerDomains, metric: str) -> list[Advice]:
-    found = [] if curve is None else [advice.on_images(curve)]
-    return [*found, advice.on_domains(fewer, metric)]
+    found = [] if curve is None else [statements.on_images(curve)]
+    return [*found, statements.on_domains(fewer, metric)]
 
 
 def _of_options(result: Evaluation, source: FeatureSource) -> list[Advice]:
@@ -165,13 +164,13 @@ def _of_options(result: Evaluation, source: FeatureSource) -> list[Advice]:
     enough = min(len(source.labels(domain)) for domain in source.domains) >= MIN_IMAGES
     if pool is not None or (source.task.is_classification and enough):
         average = None if pool is None else pool.average
-        found.append(advice.on_target(average, result.recommended.average))
+        found.append(statements.on_target(average, result.recommended.average))
     if result.tuning is not None:
         gain = result.tuning.gain
         recommended = result.recommended.choice == FINE_TUNED
-        found.append(advice.on_tuning(gain, TITLES[gain.over], recommended=recommended))
+        found.append(statements.on_tuning(gain, TITLES[gain.over], recommended=recommended))
     elif isinstance(source, StoreSource):
-        found.append(advice.on_tuning(None))
+        found.append(statements.on_tuning(None))
     return found
 
 

@@ -9,22 +9,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from oodzoo.combining.evaluation.advice import Advice, most_useful, weak_points
 from oodzoo.combining.evaluation.learning_curve import LearningCurve
-from oodzoo.combining.evaluation.rows import Aggregation, Row, Tuning, averaged, mean_of
-from oodzoo.combining.verdict import (
-    CHOICES,
-    FINE_TUNED,
-    TITLES,
-    Estimate,
-    Recommended,
-    achieves,
-    chosen_otherwise,
-    compared,
-    described,
-    is_better,
-    limits_as_options,
-)
+from oodzoo.combining.evaluation.rows import Aggregation, Row, Tuning, averaged
+from oodzoo.combining.statements import CHOICES, FINE_TUNED, TITLES, Advice, findings
+from oodzoo.combining.verdict import Estimate, Recommended, is_better
 from oodzoo.core.io import structured
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import count, unknown
@@ -311,108 +299,9 @@ class Evaluation:
             raise ValueError(f"not all rows have the domains {', '.join(found.domains)}")
         return found
 
-    @property
-    def caution(self) -> str:
-        """Where what is recommended is worse than no model at all, in a sentence; empty if not."""
-        worse = [name for name, value in self.recommended.domains.items() if value < 0]
-        if self.task != "regression" or not worse:
-            return ""
-        where = "domain" if len(worse) == 1 else "domains"
-        names = ", ".join(map(repr, worse))
-        on_average = ", and on average" if self.recommended.average < 0 else ""
-        return (
-            f"In the {where} {names}{on_average} it is worse than predicting the mean of the "
-            "domain: look whether the numbers mean the same there (oodzoo data)."
-        )
-
-    @property
-    def chosen_otherwise(self) -> str:
-        """Why the measured number is not that of the recommended way alone; empty if it is."""
-        best = self.recommended
-        row = self.rows.get(best.choice)
-        return "" if row is None else chosen_otherwise(best, row.average)
-
     def findings(self) -> list[str]:
         """Summarise the results, one sentence per line."""
-        best = self.recommended
-        rows = self.rows
-        others = [
-            f"{title} {rows[name].average:.1f} %"
-            for name, title in TITLES.items()
-            if name in rows and name != best.choice
-        ]
-        main = (
-            f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
-            f"each domain, it {achieves(self.task, best.average)} ({', '.join(others)})."
-        )
-        lines = [main]
-        if self.rule == "oracle":
-            lines.append(
-                "The oracle selected the heads of Single, Ensemble and Selection by labels of the "
-                "test domain. A new domain has none: expect less there."
-            )
-        if oracle := self.oracle:
-            lines.append(
-                f"That is {compared(best.average, oracle.average)} the best single model on each "
-                f"test domain ({oracle.average:.1f} %), which is unknown in advance."
-            )
-        lines += filter(None, (self.chosen_otherwise, self.caution, best.disagreement))
-        if beyond := [TITLES[name] for name in self.beyond_limits if name in TITLES]:
-            one = len(beyond) == 1
-            lines.append(
-                f"{' and '.join(beyond)} {'exceeds' if one else 'exceed'} "
-                f"{limits_as_options(best)}: shown for comparison, and not recommended where "
-                f"{'it does' if one else 'they do'}."
-            )
-        if weak := weak_points(self.diagnosis):
-            lines.append(weak)
-        lines += self._of_fine_tuning()
-        if pool := self.with_target.get("pool"):
-            lines.append(
-                "With unlabelled images of each test domain, the pool reaches "
-                f"{pool.average:.1f} %."
-            )
-        if zero_shot := self.baselines.get("zero_shot"):
-            lines.append(
-                "Zero-shot, from the names of the classes and without training, the best model "
-                f"reaches {zero_shot.average:.1f} %."
-            )
-        if random := self.baselines.get("random_features"):
-            lines.append(
-                f"Selection keeps {100 * mean_of(self.feature_ratio):.0f} % of the features, "
-                f"{compared(self.selection.average, random.average)} as many random ones "
-                f"({random.average:.1f} %)."
-            )
-        for domain, classes in self.unseen.items():
-            one, names = len(classes) == 1, ", ".join(map(repr, classes))
-            if self.task == "multilabel":
-                found = f"label {names} occurs" if one else f"labels {names} occur"
-                lines.append(
-                    f"The {found} only in domain {domain!r} and cannot be learned without it."
-                )
-                continue
-            found = f"class {names} occurs" if one else f"classes {names} occur"
-            lines.append(
-                f"The {found} only in domain {domain!r} and {'is' if one else 'are'} always "
-                "misclassified there."
-            )
-        return [*lines, *(each.text for each in most_useful(self.advice))]
-
-    def _of_fine_tuning(self) -> list[str]:
-        """What fine-tuning gains, in a sentence; nothing if it was not asked for."""
-        if self.tuning is None:
-            return []
-        gain = self.tuning.gain
-        sign = "gains" if gain.average >= 0 else "loses"
-        text = (
-            f"Fine-tuning {sign} {abs(gain.average):.1f} points compared with "
-            f"{TITLES[gain.over]}, which is recommended otherwise (standard error between domains "
-            f"{gain.error:.1f}; {compared(gain.over_head, 0)} the linear head that it starts from)"
-        )
-        if self.recommended.choice != FINE_TUNED:
-            return [f"{text}: it is not recommended."]
-        how = "oodzoo fit STORE --choose single --out MODEL, then oodzoo tune MODEL DATA --out NEW"
-        return [f"{text}. Make such a predictor with {how}."]
+        return findings(self)
 
     def __repr__(self) -> str:
         rows = [f"{name} {self[name].average:.1f}" for name in CHOICES]
@@ -509,19 +398,3 @@ def _cells(rows: Mapping[str, Row]) -> tuple[list[str], list[list[str]]]:
         values = [row.average, *(by_domain[domain] for domain in domains)]
         table.append([name, *(number(value, 1) for value in values)])
     return domains, table
-
-
-def why_not_the_highest(evaluation: Evaluation) -> str:
-    """Say why another way with a higher number is not recommended; empty if there is none."""
-    best = evaluation.recommended
-    averages = {name: row.average for name, row in evaluation.rows.items() if name in TITLES}
-    first = max(averages, key=averages.__getitem__)
-    if first == best.choice or round(averages[first], 1) <= round(best.average, 1):
-        return ""
-    if first in evaluation.beyond_limits:
-        reason = "it exceeds the limits"
-    elif first in evaluation.tied:
-        reason = "the difference is within a standard error between the domains"
-    else:
-        reason = "it is not clearly better on the training domains, which decide"
-    return f"{TITLES[first]} has {averages[first]:.1f} %, but {reason}."

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.adaptation import pool_for_target
-from oodzoo.combining.evaluation.advice import diagnose
 from oodzoo.combining.evaluation.choice import (
     Candidate,
     Choice,
@@ -24,11 +23,11 @@ from oodzoo.combining.evaluation.rows import Cell, Outputs, by_output, measures_
 from oodzoo.combining.pool import Heads, Limits
 from oodzoo.combining.predictions import pool_columns
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, total_cost
+from oodzoo.extraction.source import FeatureSource, StoreSource, total_cost
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.ranking.intervals import covariance_of_means
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
+from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, diagnose_classes
 from oodzoo.tasks.metrics import contributions
 
 
@@ -236,3 +235,42 @@ def cell_with_target(
     width = sum(source.facts(model).feature_dim for model in pool.models)
     predicted = Predicted(pool.models, width, pool.test)
     return _cell(source, test, predicted, rows)
+
+
+def diagnose(
+    source: FeatureSource,
+    test: str,
+    rows: NDArray[np.int64],
+    values: NDArray[np.float64],
+    labels: NDArray[Any],
+) -> ClassDiagnosis | None:
+    """Diagnose predictions of some rows of a test domain; None unless they are of classes.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    test : str
+        The domain.
+    rows : array of int (n,)
+        Which of its samples the predictions are for.
+    values : array (n, C)
+        Probabilities of the classes.
+    labels : array (n,)
+    """
+    if not source.task.is_classification:
+        return None
+    paths = sample_paths(source, test)
+    return diagnose_classes(
+        values,
+        labels,
+        [str(name) for name in source.classes],
+        paths=[paths[row] for row in rows.tolist()],
+        domains=test,
+    )
+
+
+def sample_paths(source: FeatureSource, domain: str) -> list[str]:
+    """The path of the image of each sample; "row 0", … of the domain, if there are only arrays."""
+    if isinstance(source, StoreSource):
+        return source.store.paths(domain)
+    return [f"row {row}" for row in range(len(source.labels(domain)))]
