@@ -37,7 +37,7 @@ from oodzoo.events import Events
 from oodzoo.extraction.importing import read_features
 from oodzoo.extraction.source import VERSION, as_source, read_cached, write_cached
 from oodzoo.pipeline.stages import Recorder, Stages
-from oodzoo.predictor.folder import _read_document, read_folder, write_folder
+from oodzoo.predictor.saved import read_document, read_folder, write_folder
 from oodzoo.ranking.testbed.runner import read_values
 from oodzoo.report import record
 from oodzoo.report.record import Run, read_run
@@ -581,7 +581,7 @@ def kept(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Kept:
         return tmp_path / FILE, lambda: str(read_tensors(tmp_path / FILE) or "")
     if kind == "predictor.json":
         model = shutil.copytree(request.getfixturevalue("saved"), tmp_path / "model")
-        return model / kind, lambda: _read_document(model)
+        return model / kind, lambda: read_document(model)
     run_record(tmp_path)
     return tmp_path / kind, lambda: read_run(tmp_path)
 

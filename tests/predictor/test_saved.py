@@ -206,7 +206,7 @@ def test_a_replacement_that_fails_leaves_the_old_predictor(
         changed(predictor, models=[missing, *others]).save(folder)
     assert names(folder) - before <= {".lock"}
     with monkeypatch.context() as patch:
-        patch.setattr("oodzoo.predictor.document.file_digest", lambda path: "0" * 64)
+        patch.setattr("oodzoo.predictor.saved.file_digest", lambda path: "0" * 64)
         with pytest.raises(InputError, match="changed while it was copied"):
             predictor.save(folder)
     assert oodzoo.load(folder).provenance == predictor.provenance
@@ -215,7 +215,7 @@ def test_a_replacement_that_fails_leaves_the_old_predictor(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("oodzoo.predictor.folder.sealed", fail)
+        patch.setattr("oodzoo.predictor.saved.sealed", fail)
         with pytest.raises(InputError, match="the disk is full"):
             other.save(folder)
     assert not (folder / "README.md").exists()  # there is never the card of another predictor

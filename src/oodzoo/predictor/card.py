@@ -219,13 +219,16 @@ def is_own_card(content: bytes) -> bool:
     return seal is not None and seal[1] == _digest(text[:start])
 
 
-def warn_of_edited_card(place: str) -> None:
-    """Warn that a model card is kept."""
+def keeps_card(content: bytes | None, place: str) -> bool:
+    """Whether the model card at a place is kept, with a warning, because somebody has edited it."""
+    if content is None or is_own_card(content):
+        return False
     warnings.warn(
         f"the model card {place!r} was edited, or is not by oodzoo, and is kept: it may describe "
         "another predictor; remove it and save again for a new one",
         stacklevel=2,
     )
+    return True
 
 
 def _digest(text: str) -> str:

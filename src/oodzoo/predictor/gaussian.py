@@ -124,17 +124,9 @@ class TrainingGaussian:
         """The other attributes."""
         return GaussianScalars(self.rest, self.limit, self.alarms)
 
-    @classmethod
-    def from_tensors(
-        cls, tensors: dict[str, NDArray[Any]], scalars: GaussianScalars
-    ) -> TrainingGaussian:
-        """Inverse of :meth:`tensors` and :meth:`scalars`."""
-        arrays: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
-        return cls(**arrays, rest=scalars.rest, limit=scalars.limit, alarms=scalars.alarms)
-
     @staticmethod
     def shapes(tensors: dict[str, NDArray[Any]], d: int) -> dict[str, tuple[int, ...]]:
-        """The shapes that tensors of this many numbers must have for d features."""
+        """The shapes that tensors of this many numbers must have for d features, in order."""
         cells = np.size(tensors.get("centres", ())) // max(d, 1)
         axes = np.size(tensors.get("variances", ()))
         shapes: list[tuple[int, ...]] = [(d,), (d,), (cells, d), (d, axes), (axes,)]

@@ -25,7 +25,6 @@ from oodzoo.linear.heads.adaptive import AdaptingDomain, AdaptiveHead
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.card import predictor_as_html
 from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
-from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
 from oodzoo.predictor.inputs import (
@@ -59,6 +58,7 @@ from oodzoo.predictor.prediction import (
 )
 from oodzoo.predictor.remote import push_to_hub, read_remote, write_url
 from oodzoo.predictor.resizing import IMAGE
+from oodzoo.predictor.saved import read_folder, write_folder
 from oodzoo.predictor.torch_module import predictor_module
 from oodzoo.store.places import part_of_run
 from oodzoo.tasks import Task

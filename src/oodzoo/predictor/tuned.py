@@ -5,8 +5,6 @@ The model is an ONNX file, whatever source the network came from.
 
 from __future__ import annotations
 
-import functools
-import os
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -60,7 +58,7 @@ def tuned_model(
     domains : sequence of str
         The domains that it was tuned on.
     """
-    folder = Path(tempfile.mkdtemp(dir=_process_folder(os.getpid())))
+    folder = remove_at_exit(Path(tempfile.mkdtemp(prefix="oodzoo-tuned-")))
     file = folder / f"{name}.onnx"
     with explaining_disk_errors(file):
         write_onnx(file)
@@ -115,12 +113,6 @@ def tuned_name(name: str, taken: Collection[str]) -> str:
         number += 1
         found = f"{first}-{number}"
     return found
-
-
-@functools.cache
-def _process_folder(process: int) -> Path:
-    """A temporary folder of this process, removed at its end."""
-    return remove_at_exit(Path(tempfile.mkdtemp(prefix="oodzoo-tuned-")))
 
 
 TUNED = "tuned"
