@@ -28,7 +28,7 @@ from oodzoo.linear.moments import Moments, domain_moments
 from oodzoo.ranking.folds import leave_one_domain_out
 from oodzoo.ranking.ridge import Transfer
 from oodzoo.ranking.scores.registry import compute_score
-from oodzoo.store.index import SHARD_ROWS
+from oodzoo.store.table import SHARD_ROWS
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.spec import ModelSpec
 

@@ -40,10 +40,8 @@ from oodzoo.data.listing import Sample
 from oodzoo.extraction.importing import import_features
 from oodzoo.store import shards
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.index import SHARD_ROWS
-from oodzoo.store.manifest import ModelRecord
-from oodzoo.store.places import file_name, model_folder
-from oodzoo.store.table import SampleTable
+from oodzoo.store.format import ModelRecord, file_name, model_folder
+from oodzoo.store.table import SHARD_ROWS, SampleTable
 from oodzoo.store.writer import writing
 from oodzoo.zoo.callable import model_from_callable
 from oodzoo.zoo.preprocessing import square

@@ -18,7 +18,7 @@ from oodzoo.data.files import EmbeddedFile, LocalFile, StoredFile
 from oodzoo.extraction.source import as_source
 from oodzoo.report import record
 from oodzoo.report.record import NAME, DataSummary, Example, ExtractionSummary, Run, read_run
-from oodzoo.store.documents import sealed
+from oodzoo.store.format import sealed
 
 
 @pytest.fixture(scope="module")

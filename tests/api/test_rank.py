@@ -23,9 +23,8 @@ from oodzoo.extraction.source import StoreSource
 from oodzoo.ranking.folds import leave_one_domain_out
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
-from oodzoo.store.documents import update_local
 from oodzoo.store.table import SampleTable
-from oodzoo.store.writer import writing
+from oodzoo.store.writer import update_local, writing
 
 Sample = tuple[Arrays, NDArray[Any], NDArray[Any]]
 NOISE = {"a": 0.5, "b": 1.0, "c": 1.4, "d": 2.0, "e": 4.0}

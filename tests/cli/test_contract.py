@@ -26,7 +26,7 @@ from tests.report.example import example_run
 import oodzoo
 from oodzoo.cli import app
 from oodzoo.report.record import read_run
-from oodzoo.store.documents import sealed
+from oodzoo.store.format import sealed
 from oodzoo.zoo import ModelSpec
 
 SCRIPT = shutil.which("oodzoo", path=sysconfig.get_path("scripts"))

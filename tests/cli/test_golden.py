@@ -27,7 +27,8 @@ from tests.report.example import example_run
 from tests.testbed.data import store as bed_store
 
 from oodzoo.extraction.importing import import_features
-from oodzoo.store.documents import sealed, update_local
+from oodzoo.store.format import sealed
+from oodzoo.store.writer import update_local
 
 WRITTEN = Path(__file__).parent / "golden"
 Commands = Mapping[str, str | Callable[[Path], object]]

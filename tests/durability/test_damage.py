@@ -33,11 +33,9 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import locked, npy_bytes
 from oodzoo.store.checking import check_store
-from oodzoo.store.documents import read_local, update_local
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.index import ImageIndex
+from oodzoo.store.format import read_local, read_manifest
 from oodzoo.store.maintenance import prune_store
-from oodzoo.store.manifest import read_manifest
 from oodzoo.store.shards import (
     Shard,
     ShardFile,
@@ -50,8 +48,8 @@ from oodzoo.store.shards import (
     write_list,
 )
 from oodzoo.store.sync import Changes, sync_store
-from oodzoo.store.table import read_table
-from oodzoo.store.writer import writing
+from oodzoo.store.table import ImageIndex, read_table
+from oodzoo.store.writer import update_local, writing
 
 Read = Callable[[], object]
 

@@ -42,9 +42,10 @@ from oodzoo.ranking.testbed.runner import read_values
 from oodzoo.report import record
 from oodzoo.report.record import Run, read_run
 from oodzoo.store.checking import check_store
-from oodzoo.store.documents import sealed, sealed_bytes, update_local
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.format import sealed, sealed_bytes
 from oodzoo.store.shards import ShardFile, checksum, open_shard, read_record
+from oodzoo.store.writer import update_local
 
 # set the variable to try more files of each kind
 EXAMPLES = int(os.environ.get("OODZOO_FUZZ", "60"))

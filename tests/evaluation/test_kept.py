@@ -21,8 +21,8 @@ from oodzoo.events import Listener
 from oodzoo.extraction.engines import Processes, Worker
 from oodzoo.extraction.source import StoreSource
 from oodzoo.store.class_embeddings import write_class_embeddings
-from oodzoo.store.documents import update_local
 from oodzoo.store.maintenance import merge_stores
+from oodzoo.store.writer import update_local
 
 OPTIONS: dict[str, Any] = {"top_k": 2, "baselines": False, "with_target": True}
 

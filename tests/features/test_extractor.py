@@ -23,9 +23,9 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.engines import Engine, Processes
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.store import index as store_index
+from oodzoo.store import table as store_index
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.manifest import read_manifest
+from oodzoo.store.format import read_manifest
 from oodzoo.store.shards import record_files
 
 Process = Callable[..., subprocess.Popen[str]]
@@ -127,11 +127,11 @@ from tests.features.dying import Troubled
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.store import index
+from oodzoo.store import table
 from oodzoo.zoo import load_zoo
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also if started in the background
-index.SHARD_ROWS = 6
+table.SHARD_ROWS = 6
 data, store, *names = sys.argv[1:]
 zoo = [spec for spec in load_zoo("demo") if spec.name in names]
 config = ExtractionConfig(device="cpu")

@@ -24,7 +24,7 @@ from oodzoo.extraction.extract import add_unlabelled
 from oodzoo.extraction.source import ArraySource, StoreSource
 from oodzoo.extraction.target import FEWEST_IMAGES, Target, as_target
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.index import read_model
+from oodzoo.store.table import read_model
 from oodzoo.zoo import ModelSpec
 
 MODELS = ("mlp_glyphs_augmented", "separable_shapes")

@@ -35,11 +35,10 @@ from oodzoo.extraction.work import (
     missing_here,
     run_task,
 )
-from oodzoo.store.documents import read_local, update_local
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.index import ImageIndex
-from oodzoo.store.table import SampleTable
-from oodzoo.store.writer import PlannedShard, writing
+from oodzoo.store.format import read_local
+from oodzoo.store.table import ImageIndex, SampleTable
+from oodzoo.store.writer import PlannedShard, update_local, writing
 from oodzoo.zoo import ModelSpec
 
 WORKER = Worker(device="cpu", cores=1)

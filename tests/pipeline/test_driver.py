@@ -19,7 +19,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.pipeline import RunConfig
 from oodzoo.report.record import Example, Run, read_run
-from oodzoo.store.places import model_folder
+from oodzoo.store.format import model_folder
 from oodzoo.store.sync import sync_store
 from oodzoo.zoo import ModelSpec, load_zoo
 

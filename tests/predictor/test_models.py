@@ -21,7 +21,7 @@ from tests.store.data import rewrite
 import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor.models import find_model
-from oodzoo.store.places import model_folder
+from oodzoo.store.format import model_folder
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.model import Network, NetworkModel
 
@@ -36,7 +36,8 @@ def edited(store: oodzoo.FeatureStore, **change: Any) -> oodzoo.FeatureStore:
     """The store with another entry of each model in the manifest."""
     models = store.manifest.models
     changed = {name: msgspec.structs.replace(model, **change) for name, model in models.items()}
-    msgspec.structs.replace(store.manifest, models=changed).write(store.path)
+    manifest = msgspec.structs.replace(store.manifest, models=changed)
+    (store.path / "manifest.json").write_bytes(manifest.content)
     return oodzoo.FeatureStore(store.path)
 
 

@@ -16,7 +16,7 @@ from tests.report.reader import Reader
 
 from oodzoo.report import page, write_report
 from oodzoo.report.record import Run, read_run
-from oodzoo.store.documents import sealed
+from oodzoo.store.format import sealed
 from oodzoo.tasks import Kind
 
 ODD = ["<script>alert(1)</script>", '"q\'" & <b>', "</style>-->", "{{7 * 1111}}", "网络", "x" * 300]

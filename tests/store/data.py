@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.manifest import ModelRecord
+from oodzoo.store.format import ModelRecord
 from oodzoo.store.table import SampleTable, TableDomain
 from oodzoo.store.writer import StoreWriter, writing
 

@@ -18,8 +18,8 @@ from oodzoo.core.errors import InputError
 from oodzoo.extraction.source import StoreSource
 from oodzoo.store.checking import check_store
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings, write_class_embeddings
-from oodzoo.store.documents import sealed
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.format import sealed
 from oodzoo.store.maintenance import merge_stores, prune_store, remove_models
 
 SPACE = joint_space(n=8, n_domains=2)

@@ -31,14 +31,18 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import Sample
-from oodzoo.store.documents import read_local, update_local
 from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
-from oodzoo.store.index import require_store
-from oodzoo.store.manifest import IDENTITY, Manifest
-from oodzoo.store.places import mistaken_folder, part_of_run, repair_advice
+from oodzoo.store.format import (
+    IDENTITY,
+    Manifest,
+    mistaken_folder,
+    part_of_run,
+    read_local,
+    repair_advice,
+)
 from oodzoo.store.shards import checksum
-from oodzoo.store.table import SampleTable, TableDomain, add_table, read_table
-from oodzoo.store.writer import writing
+from oodzoo.store.table import SampleTable, TableDomain, add_table, read_table, require_store
+from oodzoo.store.writer import update_local, writing
 from oodzoo.tasks import Task
 
 

@@ -17,10 +17,10 @@ from tests.store.tiny import CLASSES, content
 
 from oodzoo.core.errors import InputError
 from oodzoo.store.checking import check_store
-from oodzoo.store.index import registered_models
+from oodzoo.store.format import read_manifest
 from oodzoo.store.maintenance import Pruned, merge_stores, prune_store, remove_models
-from oodzoo.store.manifest import read_manifest
 from oodzoo.store.shards import read_record
+from oodzoo.store.table import registered_models
 
 # set the variable to try more histories
 EXAMPLES = int(os.environ.get("OODZOO_HISTORIES", "6"))

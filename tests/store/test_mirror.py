@@ -25,8 +25,8 @@ from oodzoo.extraction.source import StoreSource
 from oodzoo.store import mirror
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import pull, store_folder, write_new
 from oodzoo.store.maintenance import disk_usage, list_contents, prune_store, remove_models
+from oodzoo.store.mirror import pull, store_folder, write_new
 from oodzoo.store.sync import sync_store
 
 

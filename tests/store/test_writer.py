@@ -22,9 +22,8 @@ from tests.store.data import (
 
 from oodzoo.core.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.index import read_model
-from oodzoo.store.manifest import read_manifest
-from oodzoo.store.table import table_numbers
+from oodzoo.store.format import read_manifest
+from oodzoo.store.table import read_model, table_numbers
 from oodzoo.store.writer import writing
 
 

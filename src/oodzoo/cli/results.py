@@ -27,7 +27,7 @@ def _json_file(path: Path | None) -> Path | None:
         raise typer.BadParameter(f"{str(path)!r} is a folder")
     if not (nearest := next(each for each in path.parents if each.exists())).is_dir():
         raise typer.BadParameter(f"{str(path)!r} is in no folder: {str(nearest)!r} is a file")
-    from oodzoo.store.places import MANIFEST
+    from oodzoo.store.format import MANIFEST
 
     if any((folder / MANIFEST).is_file() for folder in path.resolve().parents):
         raise typer.BadParameter(f"{str(path)!r} is inside a feature store; choose another place")

@@ -17,7 +17,7 @@ from oodzoo.extraction.engines import Engine, Work, Worker
 from oodzoo.extraction.source import FeatureSource, StoreSource
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import is_remote, location
+from oodzoo.store.mirror import is_remote, location
 
 
 class StoreJob(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import structured
 from oodzoo.extraction.engines import parse_devices
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.manifest import ModelRecord, StoredModel
+from oodzoo.store.format import ModelRecord, StoredModel
 from oodzoo.store.shards import Shard
 from oodzoo.store.writer import DTYPES
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_zoo

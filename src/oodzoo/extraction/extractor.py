@@ -45,9 +45,8 @@ from oodzoo.extraction.work import (
 )
 from oodzoo.store.class_embeddings import ClassEmbeddings, write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import store_folder
-from oodzoo.store.index import ImageIndex
-from oodzoo.store.table import SampleTable
+from oodzoo.store.mirror import store_folder
+from oodzoo.store.table import ImageIndex, SampleTable
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.layers import by_network

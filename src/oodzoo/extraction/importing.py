@@ -35,8 +35,8 @@ from oodzoo.data.listing import Sample
 from oodzoo.data.sources.columns import find_columns, separator_of, split_columns
 from oodzoo.data.sources.targets import Targets, read_targets, require_varied
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import store_folder
-from oodzoo.store.manifest import ModelRecord
+from oodzoo.store.format import ModelRecord
+from oodzoo.store.mirror import store_folder
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import DTYPES, StoreWriter, as_stored, writing
 from oodzoo.tasks import Kind, Task, require_kind

@@ -38,8 +38,8 @@ from oodzoo.extraction.forward import (
     run_jobs,
 )
 from oodzoo.extraction.timing import ExtractionProgress, how_on_cpu, how_on_device, time_passes
-from oodzoo.store.documents import read_local
-from oodzoo.store.files import free_space
+from oodzoo.store.format import read_local
+from oodzoo.store.mirror import free_space
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.layers import by_network

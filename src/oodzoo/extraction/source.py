@@ -25,9 +25,8 @@ from oodzoo.core.backend import Array, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import write_tidily
 from oodzoo.store.class_embeddings import ClassEmbeddings
-from oodzoo.store.documents import sealed_bytes, unsealed_bytes
 from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore
-from oodzoo.store.places import CACHE, require_no_links
+from oodzoo.store.format import CACHE, require_no_links, sealed_bytes, unsealed_bytes
 from oodzoo.tasks import CLASSIFICATION, Kind, Task, as_labels, require_kind
 
 VERSION = 7

@@ -27,7 +27,8 @@ import numpy as np
 from oodzoo.core.events import Listeners, Stage
 from oodzoo.core.threads import thread_seconds
 from oodzoo.extraction.config import Extraction, PassTime, Timing
-from oodzoo.store.documents import read_local, update_local
+from oodzoo.store.format import read_local
+from oodzoo.store.writer import update_local
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.model import Pixels, collect_together, launch_together
 

@@ -22,9 +22,9 @@ from oodzoo.extraction.config import Extraction, ExtractionConfig, LoadedModel, 
 from oodzoo.extraction.engines import Work, Worker
 from oodzoo.extraction.loop import ExtractionLoop
 from oodzoo.extraction.timing import ExtractionProgress
-from oodzoo.store.files import location, pulled, store_folder
-from oodzoo.store.index import segment_file
-from oodzoo.store.places import MANIFEST
+from oodzoo.store.format import MANIFEST
+from oodzoo.store.mirror import location, pulled, store_folder
+from oodzoo.store.table import segment_file
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.layers import by_network

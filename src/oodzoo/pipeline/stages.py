@@ -26,7 +26,7 @@ from oodzoo.core.io import read_json, structured, write_tidily
 from oodzoo.core.text import one_line
 from oodzoo.report import write_report
 from oodzoo.report.record import NAME, SCHEMA, Document, Run, Stage, part_from_dict
-from oodzoo.store.documents import sealed, unsealed
+from oodzoo.store.format import sealed, unsealed
 
 Result = TypeVar("Result")
 

@@ -24,7 +24,7 @@ from oodzoo.core.io import file_digest, remove_stale, structured, temporary_name
 from oodzoo.extraction.config import find_spec
 from oodzoo.extraction.source import FeatureSource
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.manifest import StoredModel
+from oodzoo.store.format import StoredModel
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.onnx import external_files, fingerprint, layer_fingerprint

@@ -60,7 +60,7 @@ from oodzoo.predictor.remote import push_to_hub, read_remote, write_url
 from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.saved import read_folder, write_folder
 from oodzoo.predictor.torch_module import predictor_module
-from oodzoo.store.places import part_of_run
+from oodzoo.store.format import part_of_run
 from oodzoo.tasks import Task
 from oodzoo.zoo import Model
 

@@ -64,8 +64,7 @@ from oodzoo.predictor.models import (
     onnx_files,
 )
 from oodzoo.predictor.parts import PredictorParts, Provenance
-from oodzoo.store.documents import sealed, unsealed
-from oodzoo.store.places import mistaken_folder
+from oodzoo.store.format import mistaken_folder, sealed, unsealed
 from oodzoo.tasks import Kind
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.layers import by_network, network_key

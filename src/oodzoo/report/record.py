@@ -21,9 +21,8 @@ from oodzoo.data.summary_rows import Spread
 from oodzoo.ranking.racing import Dropped
 from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.testbed.bed import TestBed
-from oodzoo.store.documents import sealed, unsealed
+from oodzoo.store.format import RUN, sealed, unsealed
 from oodzoo.store.leaks.similar import NearDuplicates
-from oodzoo.store.places import RUN
 from oodzoo.tasks import Kind, Task
 
 SCHEMA = 5

@@ -11,32 +11,25 @@ from oodzoo.core.errors import DiskError, InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.io import explaining_disk_errors, locked, read_json, require_schema, shown
 from oodzoo.store.class_embeddings import FILE, read_class_embeddings
-from oodzoo.store.documents import unsealed_bytes
-from oodzoo.store.files import (
-    each,
-    fetch_records,
-    pull,
-    read_shard_file,
-    remove_files,
-    store_folder,
-)
-from oodzoo.store.index import (
-    ImageIndex,
-    read_model,
-    registered_models,
-    require_store,
-    segment_file,
-    segment_names,
-)
-from oodzoo.store.manifest import Manifest, read_manifest
-from oodzoo.store.places import (
+from oodzoo.store.format import (
     CACHE,
     MANIFEST,
     NEW_STORE,
     SAMPLES,
     SCHEMA,
+    Manifest,
     model_folder,
+    read_manifest,
     require_no_links,
+    unsealed_bytes,
+)
+from oodzoo.store.mirror import (
+    each,
+    fetch_records,
+    mirror_of,
+    pulled,
+    remove_files,
+    write_bytes,
 )
 from oodzoo.store.shards import (
     ShardFile,
@@ -47,7 +40,17 @@ from oodzoo.store.shards import (
     record_file,
     record_files,
 )
-from oodzoo.store.table import read_table, table_file, table_numbers
+from oodzoo.store.table import (
+    ImageIndex,
+    read_model,
+    read_table,
+    registered_models,
+    require_store,
+    segment_file,
+    segment_names,
+    table_file,
+    table_numbers,
+)
 from oodzoo.store.writer import writing
 
 
@@ -77,8 +80,7 @@ def check_store(
     With `repair`, damaged files are removed and the manifest is written again without the models
     that they belong to; the next extraction computes the missing features.
     """
-    store = store_folder(path)
-    pull(store, anew=True)
+    store = pulled(path, anew=True)
     require_store(store, without_manifest=True)
     _require_known_schema(store)
     parts = [*_document_parts(store), *_shard_parts(store), *_cache_parts(store)]
@@ -176,8 +178,9 @@ def _error(function: Callable[[], object]) -> str | None:
 
 def _verify(store: Path, path: Path, file: ShardFile) -> None:
     require_no_links(store, path)
+    mirror = mirror_of(path)
     try:
-        content = read_shard_file(path)
+        content = path.read_bytes() if mirror is None else mirror.read(path)
     except FileNotFoundError as error:
         raise InputError("is missing") from error
     except OSError as error:
@@ -210,7 +213,7 @@ def _repair(store: Path, damage: list[Damage]) -> None:
             if path.suffix == ".npy":
                 remove_files([record_file(path.parent, path.name.partition(".")[0])])
             if path == store / MANIFEST:
-                Manifest().write(store)
+                write_bytes(require_no_links(store, path), Manifest().content)
             elif path.parent != store / SAMPLES:
                 remove_files([path])
     if not any(entry.path.startswith(f"{SAMPLES}/") for entry in damage):  # else `sync` is needed

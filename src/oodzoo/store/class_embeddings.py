@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import read_json, require_schema, shown, structured
-from oodzoo.store.documents import sealed, unsealed
-from oodzoo.store.files import write_bytes
-from oodzoo.store.places import model_folder, require_no_links
+from oodzoo.store.format import model_folder, require_no_links, sealed, unsealed
+from oodzoo.store.mirror import write_bytes
 
 FILE = "class_embeddings.json"
 _SCHEMA = 1

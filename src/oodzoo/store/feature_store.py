@@ -29,11 +29,17 @@ from oodzoo.core.text import (
 )
 from oodzoo.data.listing import task_line
 from oodzoo.store.class_embeddings import ClassEmbeddings, read_class_embeddings
-from oodzoo.store.documents import read_local
-from oodzoo.store.files import is_missing, is_remote, pulled
-from oodzoo.store.index import ImageIndex, has_lost_manifest
-from oodzoo.store.manifest import Manifest, StoredModel, read_manifest
-from oodzoo.store.places import MANIFEST, MODELS, mistaken_folder, repair_advice
+from oodzoo.store.format import (
+    MANIFEST,
+    MODELS,
+    Manifest,
+    StoredModel,
+    mistaken_folder,
+    read_local,
+    read_manifest,
+    repair_advice,
+)
+from oodzoo.store.mirror import is_missing, is_remote, pulled
 from oodzoo.store.shards import (
     Coverage,
     Coverages,
@@ -43,7 +49,14 @@ from oodzoo.store.shards import (
     gather_rows,
     read_list,
 )
-from oodzoo.store.table import SampleTable, TableDomain, read_table, table_file
+from oodzoo.store.table import (
+    ImageIndex,
+    SampleTable,
+    TableDomain,
+    has_lost_manifest,
+    read_table,
+    table_file,
+)
 from oodzoo.tasks import Task
 
 Array = NDArray[Any]

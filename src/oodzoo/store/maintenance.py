@@ -17,9 +17,20 @@ from oodzoo.core.io import explaining_disk_errors, locked, shown
 from oodzoo.core.text import count, did_you_mean
 from oodzoo.store.class_embeddings import FILE as CLASS_EMBEDDINGS
 from oodzoo.store.class_embeddings import write_class_embeddings
-from oodzoo.store.documents import read_local, update_local
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import (
+from oodzoo.store.format import (
+    CACHE,
+    IMAGES,
+    MANIFEST,
+    MODELS,
+    SAMPLES,
+    ModelRecord,
+    model_folder,
+    read_local,
+    read_manifest,
+    require_no_links,
+)
+from oodzoo.store.mirror import (
     fetch_records,
     file_size,
     folder_size,
@@ -28,7 +39,9 @@ from oodzoo.store.files import (
     remove_folder,
     store_folder,
 )
-from oodzoo.store.index import (
+from oodzoo.store.shards import list_file, read_record, record_file
+from oodzoo.store.table import (
+    SampleTable,
     newest_table,
     old_tables,
     registered_models,
@@ -37,19 +50,7 @@ from oodzoo.store.index import (
     segment_of,
     segment_table,
 )
-from oodzoo.store.manifest import ModelRecord, read_manifest
-from oodzoo.store.places import (
-    CACHE,
-    IMAGES,
-    MANIFEST,
-    MODELS,
-    SAMPLES,
-    model_folder,
-    require_no_links,
-)
-from oodzoo.store.shards import list_file, read_record, record_file
-from oodzoo.store.table import SampleTable
-from oodzoo.store.writer import StoreWriter, writing
+from oodzoo.store.writer import StoreWriter, update_local, writing
 from oodzoo.tasks import CLASSIFICATION, Task
 
 

@@ -1,8 +1,9 @@
-"""A local mirror of a store at a URL: all other code works on its folder.
+"""Files of a store, in a local folder or at a URL, of which there is a local mirror.
 
-Documents are here, as far as a reader needs them. Shard files and their records are empty until
-they are read; the content of a shard file is then in the cache of objects. A file that is not known
-at the remote side is not uploaded yet: the next writer does it.
+All other code works on the folder of the mirror. Documents are there, as far as a reader needs
+them. Shard files and their records are empty until they are read; the content of a shard file is
+then in the cache of objects. A file that is not known at the remote side is not uploaded yet: the
+next writer does it.
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import BinaryIO, NamedTuple, TypeVar
 
-from oodzoo.core import io as _io
+from oodzoo.core import io
 from oodzoo.core.errors import DiskError
+from oodzoo.core.io import shown
+from oodzoo.core.remote import objects
 from oodzoo.core.remote.cache import cache_folder, cached_file, drop_cached, keep_copy
-from oodzoo.core.remote.location import Url
+from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.remote.objects import (
     RemoteError,
     RemoteFile,
@@ -30,12 +34,12 @@ from oodzoo.core.remote.objects import (
     find_file,
     list_files,
     read_file,
-    remove_files,
     write_file,
 )
-from oodzoo.store.places import CACHE, IMAGES, MANIFEST
+from oodzoo.store.format import CACHE, IMAGES, MANIFEST, part_of_run
 
 _PARALLEL = 16
+_TOGETHER = 64
 _ATTEMPTS = 5
 _STALE_SECONDS = 24 * 3600
 _RECORD = re.compile(r"models/[^/]+/[0-9]{5}-[0-9]{5}\.json", re.ASCII)
@@ -47,6 +51,139 @@ _RESUME = "rerun the command to resume: finished work is kept on this machine, a
 T = TypeVar("T")
 R = TypeVar("R")
 
+
+def store_folder(given: str | os.PathLike[str]) -> Path:
+    """Return the folder of a store that a user names: of a URL, the folder of its mirror.
+
+    The folder of a run stands for its store.
+    """
+    location = parse_location(given)
+    if isinstance(location, Url):
+        return open_mirror(location).path
+    return part_of_run(location, "store")
+
+
+def pulled(given: str | os.PathLike[str], *, anew: bool = False) -> Path:
+    """Return the folder of a store, as it is now at the remote side; see :func:`pull`."""
+    path = store_folder(given)
+    pull(path, anew=anew)
+    return path
+
+
+def pull(path: Path, *, anew: bool = False) -> None:
+    """Bring the mirror of a store up to date; with `anew`, all documents are read again."""
+    if (mirror := mirror_of(path)) is not None:
+        mirror.pull(anew=anew)
+
+
+def is_remote(path: Path) -> bool:
+    """Whether a store is at a URL."""
+    return mirror_of(path) is not None
+
+
+def location(path: Path) -> str:
+    """Return the URL of a store, or its absolute path: other processes can open it."""
+    return shown(path) if is_remote(path) else str(path.resolve())
+
+
+def is_missing(path: Path) -> bool:
+    """Whether there is no folder, or no file at a URL."""
+    mirror = mirror_of(path)
+    return not path.is_dir() if mirror is None else mirror.is_empty()
+
+
+def free_space(path: Path) -> int | None:
+    """Return the free bytes on the disk of a folder; None if they are not known."""
+    return None if is_remote(path) else shutil.disk_usage(path).free
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically, see :func:`oodzoo.core.io.write_bytes`."""
+    mirror = mirror_of(path)
+    if mirror is None:
+        io.write_bytes(path, content)
+    else:
+        mirror.write(path, content)
+
+
+def write_new(path: Path, content: bytes) -> bool:
+    """Write a file only if it does not exist, see :func:`oodzoo.core.io.write_new`.
+
+    At a URL, the remote side decides; a file that exists there is then here, too.
+    """
+    mirror = mirror_of(path)
+    return io.write_new(path, content) if mirror is None else mirror.create(path, content)
+
+
+def remove_files(files: Sequence[Path]) -> None:
+    """Remove files of one store; those that do not exist are left out."""
+    mirror = mirror_of(files[0]) if files else None
+    if mirror is not None:
+        mirror.remove(files)
+        return
+    for file in files:
+        file.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder of a store with all files in it."""
+    if is_remote(folder):
+        remove_files([path for path in sorted(folder.rglob("*")) if path.name != ".lock"])
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        shutil.rmtree(folder)
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def fetch_records(paths: Iterable[Path]) -> None:
+    """Read records that the mirror of a store does not have yet, several at a time."""
+    paths = list(paths) if _mirrors else []
+    if paths and (mirror := mirror_of(paths[0])) is not None:
+        mirror.fetch(paths)
+
+
+def open_shard_file(path: Path) -> BinaryIO:
+    """Open a shard file."""
+    mirror = mirror_of(path)
+    if mirror is None:
+        return path.open("rb")
+    for _ in range(_ATTEMPTS):
+        copy = mirror.copy_of(path)
+        try:
+            return copy.open("rb")
+        except FileNotFoundError:  # another process needed the space
+            continue
+    return copy.open("rb")
+
+
+def each(path: Path, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+    """Call a function for each item, several at a time for a store at a URL."""
+    if not is_remote(path):
+        yield from map(function, items)
+        return
+    for start in range(0, len(items), _TOGETHER):
+        yield from in_parallel(function, items[start : start + _TOGETHER])
+
+
+def file_size(path: Path) -> int:
+    """Return the size of a file, at the remote side if it is there."""
+    mirror = mirror_of(path)
+    return path.lstat().st_size if mirror is None else mirror.size(path)
+
+
+def folder_size(folder: Path) -> int:
+    """Return the number of bytes of the files in a folder and below."""
+    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sum(map(file_size, files))
+
+
+# --- mirrors --------------------------------------------------------------------------------------
+
 _mirrors: dict[Path, Mirror] = {}
 """The mirrors of this process, by their folders."""
 
@@ -56,13 +193,8 @@ def open_mirror(url: Url) -> Mirror:
     digest = hashlib.sha256(str(url).encode(errors="surrogatepass")).hexdigest()[:32]
     folder = cache_folder() / "stores" / digest
     mirror = Mirror(url, folder)
-    _io.name_folder(mirror.path, str(url))
+    io.name_folder(mirror.path, str(url))
     return _mirrors.setdefault(mirror.path, mirror)
-
-
-def has_mirrors() -> bool:
-    """Whether this process has opened a store at a URL."""
-    return bool(_mirrors)
 
 
 def mirror_of(path: Path) -> Mirror | None:
@@ -282,7 +414,7 @@ class Mirror:
                 return self._create(state, name, content)
         except BaseException:  # including KeyboardInterrupt
             if not path.exists():
-                _io.write_new(path, content)
+                io.write_new(path, content)
             raise
 
     def push(self) -> None:
@@ -305,7 +437,7 @@ class Mirror:
         """Remove files, first at the remote side."""
         names = [self._name(path) for path in paths]
         with _explained(_RESUME), changing(self._state) as state:
-            remove_files(self.url / name for name in names if _is_ours(name))
+            objects.remove_files(self.url / name for name in names if _is_ours(name))
             state.drop(names)
             for name in names:
                 self._known.pop(name, None)
@@ -451,9 +583,9 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file of the mirror: atomically, but it may be lost if the power fails."""
-    with _io.explaining_disk_errors(path):
+    with io.explaining_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(_io.temporary_name())
+        temporary = path.with_name(io.temporary_name())
         try:
             temporary.write_bytes(content)
             temporary.replace(path)

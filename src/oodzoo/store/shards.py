@@ -26,24 +26,27 @@ from oodzoo.core.io import (
     shown,
     structured,
 )
-from oodzoo.store.documents import read_document, sealed, unsealed
-from oodzoo.store.files import (
-    drop_copy,
+from oodzoo.store.format import (
+    SCHEMA,
+    ModelRecord,
+    file_name,
+    is_file_name,
+    read_document,
+    repair_advice,
+    require_no_links,
+    sealed,
+    unsealed,
+)
+from oodzoo.store.mirror import (
     fetch_records,
-    fetch_shards,
+    in_parallel,
+    mirror_of,
     open_shard_file,
     remove_files,
     write_bytes,
     write_new,
 )
-from oodzoo.store.manifest import ModelRecord
-from oodzoo.store.places import (
-    SCHEMA,
-    file_name,
-    is_file_name,
-    repair_advice,
-    require_no_links,
-)
+from oodzoo.store.table import images_digest
 
 Array = NDArray[Any]
 
@@ -88,11 +91,6 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
     def files(self) -> dict[str, ShardFile]:
         files = {"features": self.features}
         return files if self.logits is None else files | {"logits": self.logits}
-
-
-def images_digest(images: Sequence[str]) -> str:
-    """Compute a digest of the images of a shard."""
-    return hashlib.sha256("\n".join(images).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 # --- writing ---------------------------------------------------------------------------------
@@ -172,10 +170,8 @@ def write_list(folder: Path, records: Sequence[Shard]) -> str:
 
 def read_list(store: Path, folder: Path, digest: str) -> list[Shard]:
     """Read a list of shards and verify its checksum."""
-    path = require_no_links(store, list_file(folder, digest))
-    what = "the list of shards"
-    document = read_document(path, what, digest, repair_advice(store))
-    records = structured(document, _ShardList, f"{what} {shown(path)!r}").shards
+    path, what = list_file(folder, digest), "the list of shards"
+    records = read_document(store, path, _ShardList, what, digest, repair_advice(store)).shards
     for record in records:
         for file in record.files.values():
             if not is_file_name(file.file):
@@ -225,8 +221,9 @@ def open_shard(
         try:
             array = _open(path, file)
         except ValueError:
-            if not drop_copy(path):  # else the copy of a remote file may be damaged, not the file
+            if (mirror := mirror_of(path)) is None:
                 raise
+            mirror.drop_copy(path)  # which may be damaged, and not the remote file
             array = _open(path, file)
     except FileNotFoundError as error:
         raise InputError(f"the shard {shown(path)!r} is missing; {repair_advice(store)}") from error
@@ -359,8 +356,8 @@ def gather_rows(
     used = [folder / shards[number].files[output].file for number in numbers.tolist()]
     parts = zip(numbers.tolist(), np.split(order, starts[1:]), strict=False)
     for at, (number, positions) in enumerate(parts):
-        if at % _AHEAD == 0:
-            fetch_shards(used[at : at + _AHEAD])
+        if at % _AHEAD == 0 and (mirror := mirror_of(store)) is not None:
+            in_parallel(mirror.copy_of, used[at : at + _AHEAD])
         shard = shards[number]
         file = shard.files[output]
         shape = (len(index[shard.shard]) - len(shard.absent), record.widths[output])

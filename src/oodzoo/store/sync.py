@@ -16,10 +16,16 @@ from oodzoo.core.text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import Sample
 from oodzoo.data.sources.folder import UnlabelledImages, list_images
-from oodzoo.store.files import pulled, remove_files
-from oodzoo.store.index import newest_table, old_tables, registered_models, require_store
-from oodzoo.store.manifest import read_manifest
-from oodzoo.store.table import SampleTable, TableDomain
+from oodzoo.store.format import read_manifest
+from oodzoo.store.mirror import pulled, remove_files
+from oodzoo.store.table import (
+    SampleTable,
+    TableDomain,
+    newest_table,
+    old_tables,
+    registered_models,
+    require_store,
+)
 from oodzoo.store.writer import StoreWriter, writing
 from oodzoo.tasks import Kind
 

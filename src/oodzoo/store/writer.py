@@ -33,20 +33,32 @@ from oodzoo.core.io import (
 from oodzoo.core.text import count, typed
 from oodzoo.store import shards
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import fetch_records, pull, push, store_folder, write_bytes, write_new
-from oodzoo.store.index import (
+from oodzoo.store.format import (
+    IDENTITY,
+    MANIFEST,
+    Manifest,
+    ModelRecord,
+    StoredModel,
+    model_folder,
+    read_local,
+    read_manifest,
+    require_no_links,
+)
+from oodzoo.store.mirror import fetch_records, mirror_of, pull, store_folder, write_bytes, write_new
+from oodzoo.store.shards import Coverage, Coverages, Shard
+from oodzoo.store.table import (
     ImageIndex,
+    SampleTable,
+    add_table,
     cut,
     newest_table,
     read_model,
     registered_models,
     require_store_or_empty,
     segment_of,
+    table_file,
+    table_numbers,
 )
-from oodzoo.store.manifest import IDENTITY, Manifest, ModelRecord, StoredModel, read_manifest
-from oodzoo.store.places import MANIFEST, model_folder, require_no_links
-from oodzoo.store.shards import Coverage, Coverages, Shard
-from oodzoo.store.table import SampleTable, add_table, table_file, table_numbers
 
 DTYPES = ("float32", "float16")
 
@@ -65,9 +77,11 @@ def writing(
     with explaining_disk_errors(path):
         require_store_or_empty(path)  # before the lock file is created
     with locked(path, shared=not exclusive), ExitStack() as locks:
-        push(path)
-        if not (path / MANIFEST).exists():
-            Manifest().create(path)
+        if (mirror := mirror_of(path)) is not None:
+            mirror.push()  # what an interrupted command has left
+        manifest_file = require_no_links(path, path / MANIFEST)
+        if not manifest_file.exists():  # another process may create it now
+            write_new(manifest_file, Manifest().content)
         manifest = read_manifest(path)
         number, table = newest_table(path, manifest, lost=without_table)
         remove_temporaries(path)
@@ -387,7 +401,7 @@ class StoreWriter:
             self.index = ImageIndex.read(self.path).without(self.index.ignored)
             manifest = self._derive(None if all_models else read_manifest(self.path))
             self.manifest = manifest
-            manifest.write(self.path)
+            write_bytes(require_no_links(self.path, self.path / MANIFEST), manifest.content)
             # Another writer may have changed something meanwhile and written its manifest earlier.
             pull(self.path)
             written = read_manifest(self.path)
@@ -488,3 +502,9 @@ def _shortened(value: Any) -> str:
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
+
+
+def update_local(store: Path, model: str, facts: dict[str, Any]) -> None:
+    """Add facts to those of a model that its timings and location are kept in."""
+    path = require_no_links(store, model_folder(store, model) / "local.json")
+    write_bytes(path, json_bytes(read_local(store, model) | facts))

@@ -33,7 +33,7 @@ from oodzoo.core.io import (
     write_bytes,
     write_json,
 )
-from oodzoo.store.documents import sealed_bytes, unsealed_bytes
+from oodzoo.store.format import sealed_bytes, unsealed_bytes
 
 Tensor = Any  # torch.Tensor; torch is imported only when weights are computed
 Weights = Mapping[str, Tensor]

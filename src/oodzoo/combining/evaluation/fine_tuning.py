@@ -38,7 +38,7 @@ from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import find_spec
 from oodzoo.extraction.source import Arrays, FeatureSource, StoreSource
-from oodzoo.store.places import CACHE, require_no_links
+from oodzoo.store.format import CACHE, require_no_links
 from oodzoo.tuning.choice import metric, str_of
 from oodzoo.tuning.problem import TuneSettings, opened
 from oodzoo.tuning.tuner import Tuner

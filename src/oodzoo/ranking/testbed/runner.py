@@ -56,7 +56,7 @@ from oodzoo.ranking.testbed.bed import RESAMPLES, SEED, Column, TestBed, judge
 from oodzoo.ranking.testbed.published import read_table
 from oodzoo.store.class_embeddings import ClassEmbeddings
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.manifest import ModelRecord
+from oodzoo.store.format import ModelRecord
 
 Protocol = Literal["unseen", "all"]
 Reasons = dict[str, dict[str, str]]
