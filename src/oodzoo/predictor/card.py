@@ -21,8 +21,8 @@ from oodzoo.combining.statements import shown_choice
 from oodzoo.core.html import html_table
 from oodzoo.core.text import count, file_size, number, printable, significant, some_of, span, typed
 from oodzoo.predictor.left_out import LeftOut, caveat
-from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
-from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.models import AnyModel
+from oodzoo.predictor.parts import Cost, PredictorParts
 from oodzoo.predictor.prediction_sets import sets_text
 from oodzoo.tasks import Kind, Task
 from oodzoo.tasks.kinds import WORDS
@@ -51,60 +51,41 @@ _ESCAPED = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 def card_metadata(parts: PredictorParts) -> str:
     """The metadata of a predictor as YAML, without the lines that enclose it."""
-    kind, takes = parts.head.kind, modality(parts.models)
+    kind, takes = parts.head.kind, parts.modality
     task = _TASKS.get((takes, kind))
-    metadata: dict[str, Any] = {**_licence(parts.models), "library_name": "oodzoo"}
+    stated = map(_licence, parts.models)
+    licences = {None if each is None else each.lower() for each in stated}
+    metadata: dict[str, Any] = {"license": "other", "license_name": "licences-of-the-models"}
+    if len(licences) == 1 and licences <= _LICENCES:  # the same, and the hub knows it
+        metadata = {"license": licences.pop()}
+    metadata["library_name"] = "oodzoo"
     if task is not None:
         metadata["pipeline_tag"] = task
     metadata["tags"] = ["oodzoo", "domain-generalization", "out-of-distribution", kind]
-    if bases := _base_models(parts.models):
-        metadata["base_model"] = bases
+    specs = [model.spec for model in parts.models if model.spec is not None]
+    names = [spec.identifier for spec in specs if spec.kind == "hf" and local_path(spec) is None]
+    if names:  # the repositories of models from the hub
+        metadata["base_model"] = list(dict.fromkeys(name.partition("@")[0] for name in names))
     if results := _results(parts, task or f"{takes}-{kind}"):
         metadata["model-index"] = [{"name": title(parts), "results": results}]
     return "\n".join(_yaml(metadata))
 
 
-def modality(models: Iterable[AnyModel]) -> str | None:
-    """What the models take, "image" or "text"; None if they have features only."""
-    kinds = [model.modality for model in models if isinstance(model, PredictorModel)]
-    return kinds[0] if kinds else None
+def _licence(model: AnyModel) -> str | None:
+    return None if model.spec is None else model.spec.licence
 
 
 def title(parts: PredictorParts) -> str:
     """The name of a predictor: what it does, and the name of its data."""
-    takes = (modality(parts.models) or "feature").capitalize()
+    takes = (parts.modality or "feature").capitalize()
     does = {"classification": "classifier", "regression": "regressor", "multilabel": "labeller"}
     trained = "" if parts.provenance.name is None else f" trained on {parts.provenance.name}"
     return plain(f"{takes} {does[parts.head.kind]}{trained}")
 
 
-def licences(models: Iterable[AnyModel]) -> dict[str, str | None]:
-    """The licence of each model, by its name; None where it is unknown."""
-    return {
-        model.name: model.spec.licence if isinstance(model, PredictorModel) else None
-        for model in models
-    }
-
-
 def plain(text: str) -> str:
     """Escape what cannot be in a file, in YAML or in one line."""
     return _ESCAPED.sub(lambda found: f"\\u{ord(found.group()):04x}", printable(text))
-
-
-def _licence(models: Sequence[AnyModel]) -> dict[str, str]:
-    """That of all models, if it is the same and the hub knows it."""
-    found = {None if each is None else each.lower() for each in licences(models).values()}
-    first = found.pop()
-    if not found and first in _LICENCES:
-        return {"license": first}
-    return {"license": "other", "license_name": "licences-of-the-models"}
-
-
-def _base_models(models: Iterable[AnyModel]) -> list[str]:
-    """The repositories of models from the hub."""
-    specs = [model.spec for model in models if isinstance(model, PredictorModel)]
-    names = [spec.identifier for spec in specs if spec.kind == "hf" and local_path(spec) is None]
-    return list(dict.fromkeys(name.partition("@")[0] for name in names))
 
 
 def _results(parts: PredictorParts, task: str) -> list[dict[str, Any]]:
@@ -191,7 +172,7 @@ def model_card(parts: PredictorParts, location: str = "model/") -> str:
         What the examples load.
     """
     tuning, measured = parts.provenance.tuning, parts.left_out
-    sets = [] if measured is None or not measured.sets else [_sets(measured, _noun(parts))]
+    sets = [] if measured is None or not measured.sets else [_sets(measured, parts.noun)]
     sections = [
         f"---\n{card_metadata(parts)}\n---",
         f"# {_escaped(title(parts))}",
@@ -240,11 +221,11 @@ def _summary(parts: PredictorParts) -> str:
     made = _MADE.get(facts.choice, facts.choice).format(pooled=WORDS[kind].pooled)
     if shown_choice(facts.choice, parts.models) != facts.choice:
         made = "a single model, chosen with its head among all models on left-out domains"
-    takes = modality(parts.models)
+    takes = parts.modality
     does = {
-        "classification": f"classifies {_noun(parts)}s",
-        "regression": f"predicts numbers for {_noun(parts)}s",
-        "multilabel": f"labels {_noun(parts)}s",
+        "classification": f"classifies {parts.noun}s",
+        "regression": f"predicts numbers for {parts.noun}s",
+        "multilabel": f"labels {parts.noun}s",
     }[kind]
     given = "" if takes else " It takes the features of its models, not the samples themselves."
     first = (
@@ -255,16 +236,16 @@ def _summary(parts: PredictorParts) -> str:
     )
     lines = [first, "", f"- How it was made: {made}."]
     if facts.target is not None:
-        lines.append(f"- It was fitted for unlabelled {_noun(parts)}s of {_code(facts.target)}.")
+        lines.append(f"- It was fitted for unlabelled {parts.noun}s of {_code(facts.target)}.")
     if facts.adapted is not None:
         lines.append(
-            f"- Its head is adapted to {count(facts.adapted, f'unlabelled {_noun(parts)}')}."
+            f"- Its head is adapted to {count(facts.adapted, f'unlabelled {parts.noun}')}."
         )
     return "\n".join(lines)
 
 
 def _use(parts: PredictorParts, location: str) -> str:
-    takes = modality(parts.models)
+    takes = parts.modality
     samples = {"image": '["a.jpg"]', "text": '["a text"]', None: "features"}[takes]
     files = {"image": "photos/", "text": "texts.csv", None: "features.npz"}[takes]
     made = ["# features: {model: array (n, d)}"] if takes is None else []
@@ -276,7 +257,7 @@ def _use(parts: PredictorParts, location: str) -> str:
             *made,
             f'predictor = oodzoo.load("{location}")',
             f"predictor.predict({samples})",
-            f"predictor.domain_distance({samples})  # above 1: unlike the training {_noun(parts)}s",
+            f"predictor.domain_distance({samples})  # above 1: unlike the training {parts.noun}s",
             "```",
             "",
             f"Or on the command line: `oodzoo predict {typed(location)} {files}`.",
@@ -289,7 +270,7 @@ def _data(parts: PredictorParts) -> str:
     outputs = Task(parts.head.kind).count_outputs(len(parts.classes))
     lines = [
         f"- Name: {'unknown' if facts.name is None else _code(facts.name)}",
-        f"- Size: {count(facts.n_images, _noun(parts))}",
+        f"- Size: {count(facts.n_images, parts.noun)}",
         f"- {count(len(facts.domains), 'domain')}: {_enumerated(facts.domains)}",
         f"- {outputs}: {_enumerated(parts.classes)}",
         f"- Fingerprint: {_code(facts.data)}",
@@ -311,11 +292,11 @@ def _models(parts: PredictorParts) -> str:
     ]
     header = ["model", *(["weight"] if weights else []), "features", "parameters"]
     table = _table([*header, "pre-training", "source"], rows)
-    cost = parts.cost
+    cost = Cost.of(parts.models)
     costs = [
         *([] if cost.parameters is None else [count(cost.parameters, "parameter")]),
         *([] if cost.bytes is None else [f"{file_size(cost.bytes)} of files"]),
-        *([] if cost.milliseconds is None else [f"{cost.milliseconds:.1f} ms per {_noun(parts)}"]),
+        *([] if cost.milliseconds is None else [f"{cost.milliseconds:.1f} ms per {parts.noun}"]),
     ]
     if costs:
         table += f"\n\nIn total: {', '.join(costs)}"
@@ -326,15 +307,15 @@ def _models(parts: PredictorParts) -> str:
 
 def _origin(model: AnyModel) -> list[str]:
     """Pre-training and source of a model."""
-    if isinstance(model, FeatureModel):
-        return ["unknown", "features only"]
     spec = model.spec
+    if spec is None:
+        return ["unknown", "features only"]
     source = spec.source if local_path(spec) is None else "file in this folder"
     return [_escaped(spec.pretraining or "unknown"), _escaped(spec.origin or source)]
 
 
 def _licences(parts: PredictorParts) -> str:
-    found = licences(parts.models)
+    found = {model.name: _licence(model) for model in parts.models}
     lines = [f"- {_code(name)}: {_escaped(each or 'unknown')}" for name, each in found.items()]
     text = "As stated by the sources of the models:\n\n" + "\n".join(lines)
     if unknown := sum(each is None for each in found.values()):
@@ -439,7 +420,7 @@ def _sets(left_out: LeftOut, noun: str) -> str:
 
 
 def _limits(parts: PredictorParts) -> str:
-    noun, kind = _noun(parts), parts.head.kind
+    noun, kind = parts.noun, parts.head.kind
     unlike = (
         f"- On {noun}s unlike the training {noun}s it is not reliable. Every prediction has a "
         "distance from them; above 1 it is marked `out_of_domain`. Most, but not all, unrelated "
@@ -458,10 +439,6 @@ def _limits(parts: PredictorParts) -> str:
         outputs = WORDS[kind].outputs
         lines.insert(1, f"- It knows the {outputs} listed above, and no others.")
     return "\n".join(lines)
-
-
-def _noun(parts: PredictorParts) -> str:
-    return modality(parts.models) or "sample"
 
 
 # --- Markdown ----------------------------------------------------------------------------------

@@ -45,7 +45,6 @@ from oodzoo.predictor.models import (
     array_feature_model,
     find_model,
     has_features_only,
-    stored_feature_model,
 )
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor
@@ -398,7 +397,16 @@ def _models(
             "models= (--models) for one that takes images",
             stacklevel=3,
         )
-    return [stored_feature_model(store, name) for name in names]
+    return [
+        FeatureModel(
+            name,
+            (stored := store.model(name)).feature_dim,
+            stored.fingerprint,
+            stored.parameters,
+            store.milliseconds_per_image(name),
+        )
+        for name in names
+    ]
 
 
 def _n_samples(source: FeatureSource) -> int:

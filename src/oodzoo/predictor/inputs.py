@@ -30,7 +30,7 @@ from oodzoo.data.files import ImageFile
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.forward import Job, run_jobs
 from oodzoo.predictor.images import FeatureChunk, ImageLike, image_files
-from oodzoo.predictor.models import AnyModel, FeatureModel
+from oodzoo.predictor.models import AnyModel
 from oodzoo.zoo import Model
 
 Encoder = Callable[[Any], Any]
@@ -188,7 +188,7 @@ def known_encoders(
     if not encoders:
         return {}
     names = ", ".join(repr(model.name) for model in models)
-    if not all(isinstance(model, FeatureModel) for model in models):
+    if models[0].spec is not None:
         raise InputError(f"{names} can be loaded and need no encoders; leave the encoders out")
     known = {model.name: encoders[model.name] for model in models if model.name in encoders}
     if not known:

@@ -1,4 +1,4 @@
-"""The models of a predictor: found, verified when loaded; temporary folders that hold them.
+"""The models of a predictor: found, verified when loaded, and removed at the end if temporary.
 
 Of some models, which oodzoo does not run, only the features are known.
 """
@@ -6,7 +6,6 @@ Of some models, which oodzoo does not run, only the features are known.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import hashlib
 import os
 import shutil
@@ -14,18 +13,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
 from oodzoo.core.backend import resolve_device, to_numpy
 from oodzoo.core.errors import InputError
-from oodzoo.core.io import file_digest, remove_stale, structured, temporary_name
+from oodzoo.core.io import file_digest, structured
 from oodzoo.extraction.config import find_spec
 from oodzoo.extraction.source import FeatureSource
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import StoredModel
-from oodzoo.zoo import Model, ModelInfo, ModelSpec, Preprocessing, load_model
+from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.onnx import external_files, fingerprint, layer_fingerprint
 from oodzoo.zoo.preprocessing import TextPreprocessing, square
@@ -33,25 +32,6 @@ from oodzoo.zoo.sources import get_source, load_network
 from oodzoo.zoo.spec import local_path
 
 _removed_at_exit: set[Path] = set()
-
-
-@contextlib.contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """Make a temporary folder that gets its name at the end of the block, if that is reached.
-
-    A folder with that name must be empty; otherwise OSError is raised.
-    """
-    temporary = folder.parent / temporary_name()
-    temporary.mkdir(parents=True)
-    try:
-        remove_stale(folder.parent)
-        yield temporary
-        if folder.is_dir():
-            folder.rmdir()
-        temporary.rename(folder)
-    except BaseException:  # also KeyboardInterrupt
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 def remove_at_exit(folder: Path, release: Callable[[], None] | None = None) -> Path:
@@ -67,12 +47,6 @@ def remove_at_exit(folder: Path, release: Callable[[], None] | None = None) -> P
     atexit.register(remove)
     _removed_at_exit.add(folder.resolve())
     return folder
-
-
-def is_removed_at_exit(folder: Path) -> bool:
-    """Whether a folder, or one above it, is removed at the end of this process."""
-    folder = folder.resolve()
-    return any(each in _removed_at_exit for each in (folder, *folder.parents))
 
 
 @dataclass(frozen=True)
@@ -105,53 +79,28 @@ class PredictorModel:
     @property
     def bytes(self) -> int | None:
         """Size of its files; None for a model from a hub."""
-        files = local_files(self.spec)
-        if files is None:
-            return None
         with _explaining_errors(self.name):
-            return sum(file.stat().st_size for file in files)
+            files = local_files(self.spec)
+            return None if files is None else sum(file.stat().st_size for file in files)
 
     @property
     def is_temporary(self) -> bool:
         """Whether its files are removed at the end of this process."""
-        return local_path(self.spec) is not None and is_removed_at_exit(self.spec.folder)
-
-    def at_absolute_path(self) -> PredictorModel:
-        """The same model, whatever the current folder is."""
-        return replace(self, spec=replace(self.spec, folder=self.spec.folder.resolve()))
+        folder = self.spec.folder.resolve()
+        return local_path(self.spec) is not None and any(
+            each in _removed_at_exit for each in (folder, *folder.parents)
+        )
 
     def load(self, device: str = "auto") -> Model:
         """Load the weights, and raise InputError if they are not those of the training features."""
         return load_models([self], device)[self.name]
-
-    def require_same(self, info: ModelInfo) -> None:
-        """Reject a loaded model that is not the one of the training features."""
-        # An ONNX file was verified before; its fingerprint includes the logits, not loaded here.
-        if self.spec.kind != "onnx" and info.fingerprint != self.fingerprint:
-            raise InputError(
-                f"model {self.name!r}: {self.spec.source} has the fingerprint "
-                f"{info.fingerprint[:12]}…, but the features were computed with "
-                f"{self.fingerprint[:12]}…: its weights have changed; restore the old weights, or "
-                "extract and fit again"
-            )
-        if info.feature_dim != self.feature_dim:
-            raise InputError(
-                f"model {self.name!r} returns {info.feature_dim} features, but the predictor was "
-                f"fitted with {self.feature_dim}; fit again"
-            )
-        if info.preprocessing != self.preprocessing:
-            raise InputError(
-                f"model {self.name!r}: {self.spec.source} preprocesses {self.modality}s "
-                "differently than when the features were computed; install the versions used then, "
-                "or extract and fit again"
-            )
 
     def require_unchanged(self) -> None:
         """Reject files that are not those of the saved predictor."""
         if not self.files:
             return
         saved = {(self.spec.folder / name).resolve(): sha256 for name, sha256 in self.files.items()}
-        found = file_digests(self.spec) if self.spec.kind == "onnx" else _digests(self.name, saved)
+        found = file_digests(self.spec, None if self.spec.kind == "onnx" else saved)
         for file, sha256 in found.items():
             if saved.get(file.resolve()) != sha256:
                 raise InputError(
@@ -178,7 +127,25 @@ def load_models(models: Sequence[PredictorModel], device: str = "auto") -> dict[
         for model, each in zip(together, found, strict=True):
             if isinstance(each, InputError):
                 raise each
-            model.require_same(each.info)
+            info, what = each.info, f"model {model.name!r}"
+            # an ONNX file was verified before: its fingerprint includes logits, not loaded here
+            if model.spec.kind != "onnx" and info.fingerprint != model.fingerprint:
+                raise InputError(
+                    f"{what}: {model.spec.source} has the fingerprint {info.fingerprint[:12]}…, "
+                    f"but the features were computed with {model.fingerprint[:12]}…: its weights "
+                    "have changed; restore the old weights, or extract and fit again"
+                )
+            if info.feature_dim != model.feature_dim:
+                raise InputError(
+                    f"{what} returns {info.feature_dim} features, but the predictor was fitted "
+                    f"with {model.feature_dim}; fit again"
+                )
+            if info.preprocessing != model.preprocessing:
+                raise InputError(
+                    f"{what}: {model.spec.source} preprocesses {model.modality}s differently than "
+                    "when the features were computed; install the versions used then, or extract "
+                    "and fit again"
+                )
             loaded[model.name] = each
     return {model.name: loaded[model.name] for model in models}
 
@@ -259,9 +226,10 @@ def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preproce
     )
 
 
-def file_digests(spec: ModelSpec) -> dict[Path, str]:
-    """SHA-256 of an ONNX file and of its external weight files."""
-    return _digests(spec.name, onnx_files(spec))
+def file_digests(spec: ModelSpec, files: Iterable[Path] | None = None) -> dict[Path, str]:
+    """SHA-256 of files of a model, by default of an ONNX file and its external weight files."""
+    with _explaining_errors(spec.name):
+        return {file: file_digest(file) for file in (onnx_files(spec) if files is None else files)}
 
 
 def onnx_files(spec: ModelSpec) -> list[Path]:
@@ -281,11 +249,6 @@ def local_files(spec: ModelSpec) -> list[Path] | None:
     with _explaining_errors(spec.name):
         files = get_source(spec.kind).files(local)
     return None if files is None else list(files)
-
-
-def _digests(name: str, files: Iterable[Path]) -> dict[Path, str]:
-    with _explaining_errors(name):
-        return {file: file_digest(file) for file in files}
 
 
 @contextmanager
@@ -309,17 +272,15 @@ class FeatureModel:
     parameters: int | None = field(default=None, compare=False)
     milliseconds: float | None = field(default=None, compare=False)
     """Time per sample, if it was measured."""
+    spec: ClassVar[None] = None
+    modality: ClassVar[None] = None
+    bytes: ClassVar[None] = None
 
     def __post_init__(self) -> None:
         if self.feature_dim < 1:
             raise InputError(
                 f"model {self.name!r} must have one feature or more, got {self.feature_dim}"
             )
-
-    @property
-    def bytes(self) -> None:
-        """Size of its files: unknown."""
-        return
 
 
 AnyModel = PredictorModel | FeatureModel
@@ -329,15 +290,6 @@ AnyModel = PredictorModel | FeatureModel
 def has_features_only(stored: StoredModel) -> bool:
     """Whether a store has features of a model, but not the model: it cannot be loaded."""
     return stored.source in ("import", "python")
-
-
-def stored_feature_model(store: FeatureStore, name: str) -> FeatureModel:
-    """Return the model of features in a store."""
-    stored = store.model(name)
-    milliseconds = store.milliseconds_per_image(name)
-    return FeatureModel(
-        name, stored.feature_dim, stored.fingerprint, stored.parameters, milliseconds
-    )
 
 
 def array_feature_model(

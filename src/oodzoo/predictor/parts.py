@@ -6,11 +6,11 @@ import base64
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import Number, total
+from oodzoo.extraction.source import total
 from oodzoo.linear.heads.adaptive import AdaptiveHead
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
@@ -138,27 +138,14 @@ class Cost:
     def of(cls, models: Sequence[AnyModel]) -> Cost:
         """Sum the costs of models; that of layers of one network is the largest of them."""
         networks = by_network(
-            models,
-            lambda each: each.name if isinstance(each, FeatureModel) else network_key(each.spec),
-        )
-        return cls(
-            total(_largest(model.milliseconds for model in group) for group in networks),
-            total(_largest(model.parameters for model in group) for group in networks),
-            total(_largest(model.bytes for model in group) for group in networks),
+            models, lambda each: each.name if each.spec is None else network_key(each.spec)
         )
 
+        def summed(what: str) -> Any:
+            found = [[getattr(model, what) for model in group] for group in networks]
+            return total(None if None in each else max(each) for each in found)
 
-def _stated(model: AnyModel) -> dict[str, str | None]:
-    """What a zoo states about a model; None where it is unknown."""
-    spec = None if isinstance(model, FeatureModel) else model.spec
-    return {name: getattr(spec, name, None) for name in ("pretraining", "licence", "origin")}
-
-
-def _largest(values: Iterable[Number | None]) -> Number | None:
-    """The largest value; None if one is unknown."""
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return max(known) if len(known) == len(found) else None
+        return cls(summed("milliseconds"), summed("parameters"), summed("bytes"))
 
 
 @dataclass(frozen=True)
@@ -175,8 +162,14 @@ class PredictorParts:
     left_out: LeftOut | None = None
 
     @property
-    def cost(self) -> Cost:
-        return Cost.of(self.models)
+    def modality(self) -> Literal["image", "text"] | None:
+        """What the models take; None if they have features only."""
+        return self.models[0].modality
+
+    @property
+    def noun(self) -> str:
+        """What a sample is called."""
+        return self.modality or "sample"
 
     def to_dict(self) -> dict[str, Any]:
         """The facts about the predictor, for JSON."""
@@ -195,13 +188,16 @@ class PredictorParts:
                     "weight": weights.get(model.name),
                     "features": model.feature_dim,
                     "kept": len(self.columns.by_model[model.name]),
-                    "features_only": isinstance(model, FeatureModel),
-                    **_stated(model),
+                    "features_only": model.spec is None,
+                    **{
+                        k: getattr(model.spec, k, None)
+                        for k in ("pretraining", "licence", "origin")
+                    },
                     **asdict(Cost.of([model])),
                 }
                 for model in self.models
             ],
-            "cost": asdict(self.cost),
+            "cost": asdict(Cost.of(self.models)),
             "C": self.head.C,
             "out_of_domain": asdict(self.gaussian.scalars()),
             "adaptive": self.adaptive is not None,

@@ -154,19 +154,21 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         """The attributes, for pickles: models by the absolute paths of their files, not loaded."""
-        models = tuple(
-            each.at_absolute_path() if isinstance(each, PredictorModel) else each
-            for each in self.models
-        )
-        for model in models:
-            if isinstance(model, PredictorModel) and model.is_temporary:
+        models: list[PredictorModel | FeatureModel] = []
+        for model in self.models:
+            if model.spec is None:
+                models.append(model)
+                continue
+            if model.is_temporary:
                 warnings.warn(
                     f"the file of the model {model.name!r} is temporary: this pickle cannot be "
                     "used after the process has ended; save the predictor to a folder with save(), "
                     "and pickle what oodzoo.load returns",
                     stacklevel=2,
                 )
-        return vars(self) | {"models": models, "_loaded": {}}
+            spec = replace(model.spec, folder=model.spec.folder.resolve())
+            models.append(replace(model, spec=spec))
+        return vars(self) | {"models": tuple(models), "_loaded": {}}
 
     @property
     def task(self) -> Task:
@@ -177,7 +179,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     @property
     def cost(self) -> Cost:
         """Inference time, parameters and size of the models, summed."""
-        return self._parts().cost
+        return Cost.of(self.models)
 
     def to_dict(self) -> dict[str, Any]:
         """The facts about the predictor, for JSON: choice, accuracy, models, cost, provenance."""
@@ -186,13 +188,12 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     @property
     def features_only(self) -> bool:
         """Whether the models have features only, and cannot be loaded to compute them."""
-        return all(isinstance(model, FeatureModel) for model in self.models)
+        return self.modality is None
 
     @property
     def modality(self) -> Literal["image", "text"] | None:
         """What the models take; None if they have features only."""
-        kinds = [model.modality for model in self.models if isinstance(model, PredictorModel)]
-        return kinds[0] if kinds else None
+        return self.models[0].modality
 
     def stream(
         self,
@@ -402,8 +403,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         if isinstance(location, Url):
             return write_url(self._parts(), location)
         written = write_folder(self._parts(), location)
-        specs = [model.spec for model in self.models if isinstance(model, PredictorModel)]
-        if any(spec.folder.resolve() == written for spec in specs):
+        if any(each.spec and each.spec.folder.resolve() == written for each in self.models):
             self.models = read_folder(written).models  # its own files have been replaced
         return written
 
