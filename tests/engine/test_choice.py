@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import sys
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.engines import (
-    Part,
-    Processes,
-    array_device,
-    open_engine,
-    parse_devices,
-    parse_part,
-)
+from oodzoo.core.options import Compute, parse_devices
+from oodzoo.extraction.engines import Part, Processes, open_engine, parse_part
 
 
 @given(st.integers(1, 10**9 - 1), st.data())
@@ -58,39 +51,39 @@ def test_devices_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_one_device_is_this_process_and_several_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_engine(device="cpu") as engine:
+    with open_engine(Compute("cpu")) as engine:
         assert engine is None
-    with open_engine(device="cpu", part=Part(3, 8)) as engine:
+    with open_engine(Compute("cpu"), Part(3, 8)) as engine:
         assert engine is None
-    with open_engine(device="cpu,cuda:1") as engine:
+    with open_engine(Compute("cpu,cuda:1")) as engine:
         assert isinstance(engine, Processes)
         assert engine.devices == ["cpu", "cuda:1"]
     gpus(monkeypatch, 1)
-    with open_engine(device="all") as engine:
+    with open_engine(Compute("all")) as engine:
         assert engine is None
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("compute", "message"),
     [
         (
-            {"engine": "ray", "part": Part(1, 8)},
+            Compute(engine="ray"),
             "shard 1/8 and the engine ray both spread the work; use one of them",
         ),
         (
-            {"device": "cpu,cpu", "part": Part(1, 8)},
+            Compute("cpu,cpu"),
             "shard 1/8 and the devices cpu,cpu both spread the work; use one of them",
         ),
     ],
 )
-def test_choices_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=f"^{message}$"), open_engine(**options):
+def test_choices_that_do_not_go_together(compute: Compute, message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"), open_engine(compute, Part(1, 8)):
         pass
 
 
 def test_arrays_are_on_one_device() -> None:
-    assert array_device(None) is None
-    assert array_device("cuda:1") == "cuda:1"
-    assert array_device("cuda:1,cuda:0") == "cuda:1"
-    assert array_device("cpu,cpu") is None
-    assert array_device("cuda", "ray") is None
+    assert Compute(None).arrays is None
+    assert Compute("cuda:1").arrays == "cuda:1"
+    assert Compute("cuda:1,cuda:0").arrays == "cuda:1"
+    assert Compute("cpu,cpu").arrays is None
+    assert Compute("cuda", "ray").arrays is None

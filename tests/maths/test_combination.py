@@ -32,7 +32,7 @@ from oodzoo.combining.decision import (
     decide,
 )
 from oodzoo.combining.final import FinalHead, fit_pool
-from oodzoo.combining.pool import Heads, Limits, choose_pool, left_out_pools, predict_with_heads
+from oodzoo.combining.pool import Heads, choose_pool, left_out_pools, predict_with_heads
 from oodzoo.combining.predictions import (
     SHARES,
     TRAINED,
@@ -43,6 +43,7 @@ from oodzoo.combining.predictions import (
     pool_columns,
     predict_left_out,
 )
+from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.source import ArraySource
 from oodzoo.linear.heads.adaptive import Confusion

@@ -16,7 +16,6 @@ from tests.oracles import outputs as outputs_oracle
 
 from oodzoo.combining.pool import (
     LEAST_WEIGHT,
-    Limits,
     PoolChooser,
     likelihood_of_labels,
     qualities,
@@ -28,6 +27,7 @@ from oodzoo.combining.verdict import (
     recommend,
 )
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import Limits
 from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.tasks import KINDS, Kind
 

@@ -13,8 +13,9 @@ from tests.ranking.test_tasks import models
 
 import oodzoo
 from oodzoo import InputError
+from oodzoo.core.options import Limits
 from oodzoo.extraction.source import ArraySource, Facts
-from oodzoo.ranking.constraints import Constraints, apply
+from oodzoo.ranking.constraints import apply
 
 F, Y, D = simulate_models({"a": 0.5, "b": 1.0})
 NUMBERS, LABELS = models("regression"), models("multilabel")
@@ -115,7 +116,7 @@ ZOO = Described(
 
 def test_limits_may_be_text_and_the_first_violated_one_is_the_reason() -> None:
     for limit in (20e6, "20M", " 20m ", "20000K", "0.02B", "2e7"):
-        kept, dropped = apply(ZOO, Constraints(max_parameters=limit))
+        kept, dropped = apply(ZOO, Limits(max_parameters=limit))
         assert list(kept) == ["small", "quick", "unmeasured"]
         assert dropped == {
             "large": f"more than {limit} parameters", "unknown": "number of parameters unknown"
@@ -124,8 +125,8 @@ def test_limits_may_be_text_and_the_first_violated_one_is_the_reason() -> None:
         ("MIT, apache-2.0", ["small", "large", "unmeasured"]),
         (["apache-*", "cc-by-*"], ["large", "quick"]),
     ):
-        assert list(apply(ZOO, Constraints(licence=licence))[0]) == expected
-    assert apply(ZOO, Constraints(max_ms=20, licence="mit"))[1] == {
+        assert list(apply(ZOO, Limits(licence=licence))[0]) == expected
+    assert apply(ZOO, Limits(max_ms=20, licence="mit"))[1] == {
         "large": "more than 20 ms per image", "quick": "licence other than mit",
         "unmeasured": "time per image unknown", "unknown": "time per image unknown",
     }  # fmt: skip
@@ -139,13 +140,11 @@ def test_constraints_that_cannot_be_met() -> None:
         ({"max_ms": 13, "max_parameters": "30M", "licence": "apache-2.0"},
          "all constraints: 1 of 5 meet --max-ms 13, 3 of 5 meet --max-parameters 30M, 1 of .*"),
     ):  # fmt: skip
-        refused(f"^no model meets {says}$", apply, ZOO, Constraints(**values))
+        refused(f"^no model meets {says}$", apply, ZOO, Limits(**values))
     for name, wrong in {
         "max_ms": (0, math.nan, math.inf, True, "10"),
         "max_parameters": (0, math.nan, True, "M", "25Q", "-3M", "nanM"),
         "licence": (" ", "mit,,bsd", [], [None]),
     }.items():
         for value in wrong:
-            refused(
-                rf"^{name} must be.*got {re.escape(repr(value))}$", Constraints, **{name: value}
-            )
+            refused(rf"^{name} must be.*got {re.escape(repr(value))}$", Limits, **{name: value})

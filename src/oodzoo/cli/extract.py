@@ -117,6 +117,7 @@ def extract(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""
+    from oodzoo.core.options import Compute
     from oodzoo.core.remote.location import parse_location
     from oodzoo.extraction.config import ExtractionConfig
     from oodzoo.extraction.engines import open_engine, parse_part
@@ -158,7 +159,7 @@ def extract(
     for issue in dataset.leaks(targets):
         terminal.warn(str(issue))
     with (
-        open_engine(engine, address=address, device=device, part=part) as opened_engine,
+        open_engine(Compute(device, engine, address), part) as opened_engine,
         extraction_progress(terminal) as bars,
     ):
         listening = [bars, *others]

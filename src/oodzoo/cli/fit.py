@@ -90,7 +90,7 @@ def fit(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Train a predictor on all domains of a feature store and save it with its models."""
-    from oodzoo.extraction.engines import require_engine
+    from oodzoo.core.options import Compute
     from oodzoo.predictor import fit as fit_store
     from oodzoo.predictor.fitting import require_fittable
     from oodzoo.predictor.remote import require_free_location
@@ -123,7 +123,7 @@ def fit(
         warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
     others = listeners(log_file, mlflow, tensorboard)
     if target is not None:
-        require_engine(engine, address)  # before its images are extracted
+        Compute(device, engine, address)  # before its images are extracted
         require_fittable(opened, **asked)
         target = stored_target(terminal, store, target, asked.get("score", score), zoo, device)
         opened = FeatureStore(store)  # it may have been added

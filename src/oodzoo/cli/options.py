@@ -335,10 +335,11 @@ def warn_of_constraints(
     licence: str | None,
 ) -> tuple[str, ...]:
     """Return the models that meet the constraints; warn of the others, before the work."""
+    from oodzoo.core.options import ModelLimits
     from oodzoo.extraction.source import StoreSource
-    from oodzoo.ranking.constraints import Constraints, apply
+    from oodzoo.ranking.constraints import apply
 
-    models, left_out = apply(StoreSource(store), Constraints(max_ms, max_parameters, licence))
+    models, left_out = apply(StoreSource(store), ModelLimits(max_ms, max_parameters, licence))
     warn_of_left_out(terminal, left_out, "used")
     return models
 

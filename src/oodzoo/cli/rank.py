@@ -89,15 +89,15 @@ def rank(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Rank the models of a feature store by how well they do on unseen domains."""
+    from oodzoo.core.options import ModelLimits
     from oodzoo.extraction.source import as_source
-    from oodzoo.ranking.constraints import Constraints
     from oodzoo.ranking.ranker import require_rankable
     from oodzoo.store.feature_store import FeatureStore
 
     if zoo is not None and target is None:
         raise InputError("--zoo is only used with --target FOLDER")
     weights = domain_weights(domain_weight)
-    constraints = Constraints(max_ms, max_parameters, licence)
+    limits = ModelLimits(max_ms, max_parameters, licence)
     others = listeners(log_file, mlflow, tensorboard)
     if target is not None:  # before its images are extracted
         require_rankable(
@@ -105,7 +105,7 @@ def rank(
             score=score,
             stability=stability,
             domain_weights=weights,
-            constraints=constraints,
+            limits=limits,
             device=compute_device(device),
         )
     target = stored_target(terminal, store, target, score, zoo, device)

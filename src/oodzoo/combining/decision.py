@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from oodzoo.combining.pool import (
     Heads,
-    Limits,
     Pool,
     Pooled,
     choose_pool,
@@ -36,8 +35,9 @@ from oodzoo.combining.predictions import HeadPredictions, Outputs
 from oodzoo.combining.selection import select_features
 from oodzoo.combining.verdict import Contributions, Estimate, recommend
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, groups_of, total_cost
+from oodzoo.extraction.source import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS, best_setting, folds_within
 from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.paths import C_GRID, Split

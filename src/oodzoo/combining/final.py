@@ -16,9 +16,10 @@ from oodzoo.combining.adaptation import (
     weigh_images,
     with_standardised_heads,
 )
-from oodzoo.combining.pool import Heads, Limits, Pool, choose_pool
+from oodzoo.combining.pool import Heads, Pool, choose_pool
 from oodzoo.combining.predictions import TRAINED, Head, find_zero_shot, fit_kind, pool_columns
 from oodzoo.core.backend import to_numpy
+from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, groups_of
 from oodzoo.extraction.target import Target

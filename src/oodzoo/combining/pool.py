@@ -54,10 +54,10 @@ from oodzoo.combining.predictions import SHARES, ByTest, Head, HeadPredictions, 
 from oodzoo.combining.verdict import Estimate, is_better
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
+from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.source import FeatureSource
 from oodzoo.linear.heads.outputs import bernoulli_likelihood, outputs_of, relative_errors
-from oodzoo.ranking.constraints import Limits as Limits
 from oodzoo.tasks import Kind
 
 Floats = NDArray[np.floating[Any]]

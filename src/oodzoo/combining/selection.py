@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import numpy as np
@@ -17,6 +17,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
+from oodzoo.core.options import LimitOptions, Limits, require_known
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, as_source
@@ -29,7 +30,7 @@ from oodzoo.linear.selection.concatenation import (
 )
 from oodzoo.linear.selection.contributions import select_by_contribution
 from oodzoo.linear.selection.selector import SpikeSlabSelector
-from oodzoo.ranking.constraints import Constraints, Limits, TopK, one_top_k, restricted
+from oodzoo.ranking.constraints import TopK, one_top_k, restricted
 from oodzoo.ranking.ranker import rank, require_score
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tasks import Kind
@@ -225,12 +226,9 @@ def select_features(
     threshold: float | None = None,
     top_k: TopK | None = None,
     score: str = "unseen",
-    max_models: int | None = None,
-    max_ms: float | None = None,
-    max_parameters: float | str | None = None,
-    licence: str | Sequence[str] | None = None,
     device: str | None = None,
     progress: Progress | None = None,
+    **options: Unpack[LimitOptions],
 ) -> Selection:
     """Concatenate models and keep the features that are useful for unseen domains.
 
@@ -266,18 +264,19 @@ def select_features(
     progress : callable, optional
         Called with the numbers of steps done and in total.
     """
+    require_known("select_features", options, LimitOptions)
     require_method(method, threshold)
-    limits = Limits(max_models, max_ms)
+    limits = Limits(**options)
     require_score(score)
     if isinstance(features, Mapping):
         raise InputError(
             "features must be a store or its path; give arrays as "
             "oodzoo.extraction.source.ArraySource(features, y, domains)"
         )
-    source = restricted(as_source(features), Constraints(max_ms, max_parameters, licence))
-    if models is not None and (top_k is not None or limits != Limits()):
+    source = restricted(as_source(features), limits)
+    if models is not None and (top_k is not None or limits.of_combinations):
         raise InputError("top_k, max_models and max_ms choose models; leave them out, or the names")
-    if top_k is not None or limits != Limits():
+    if top_k is not None or limits.of_combinations:
         models = _best(source, domains, top_k, score, limits, device)
     models = source.models if models is None else tuple(models)
     require_distinct(models)

@@ -6,12 +6,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from oodzoo.core.backend import require_device, require_present, resolve_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import structured
-from oodzoo.extraction.engines import parse_devices
+from oodzoo.core.options import parse_devices
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import ModelRecord, StoredModel
 from oodzoo.store.shards import Shard
@@ -274,6 +274,14 @@ class Extraction:
         for name, reason in self.without_texts.items():
             found.append(f"model {name!r} has no zero-shot predictions: {reason}")
         return found
+
+
+class ExtractionOptions(TypedDict, total=False):
+    precision: str
+    dtype: str
+    on_error: Literal["skip", "fail"]
+    engine: str
+    address: str | None
 
 
 @dataclass(frozen=True)

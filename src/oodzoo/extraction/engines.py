@@ -28,6 +28,7 @@ import msgspec
 from joblib import cpu_count
 
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import Compute
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import one_line
 
@@ -667,9 +668,6 @@ def _explained(error: Exception) -> str:
     return f"{type(cause).__name__}: {one_line(cause)}"
 
 
-ENGINES = ("local", "ray")
-
-
 @dataclass(frozen=True)
 class Part:
     """One of several equal parts of the work; `number` counts from 1."""
@@ -701,72 +699,20 @@ def parse_part(text: str) -> Part:
     return Part(number, of)
 
 
-def parse_devices(device: str) -> list[str]:
-    """List the devices in `cuda:0,cuda:1`; `all` names every GPU of this machine.
-
-    One device is one process, this one; several are a process each.
-    """
-    if device != "all":
-        return [part.strip() for part in device.split(",")]
-    try:
-        import torch
-
-        n = torch.cuda.device_count()
-    except ImportError:
-        n = 0
-    if not n:
-        raise InputError("the device is 'all', but PyTorch finds no GPU here; use cpu or auto")
-    return [f"cuda:{number}" for number in range(n)]
-
-
-def array_device(device: str | None, engine: str = "local") -> str | None:
-    """Return the device for arrays in this process: the first of several, NumPy for CPUs.
-
-    With the engine ray it is NumPy, too: the machine that starts the work need not have a GPU.
-    """
-    if device is None or engine == "ray":
-        return None
-    devices = parse_devices(device)
-    return None if len(devices) > 1 and devices[0] == "cpu" else devices[0]
-
-
-def require_engine(engine: str, address: str | None = None) -> None:
-    """Reject an unknown engine, and an address without the engine that uses it."""
-    if engine not in ENGINES:
-        raise InputError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
-    if engine != "ray" and address is not None:
-        raise InputError(f"the address {address!r} is of a Ray cluster; add the engine ray")
-
-
 @contextmanager
-def open_engine(
-    engine: str = "local",
-    *,
-    address: str | None = None,
-    device: str = "auto",
-    part: Part | None = None,
-) -> Iterator[Engine | None]:
+def open_engine(compute: Compute, part: Part | None = None) -> Iterator[Engine | None]:
     """Open an engine; None for this process.
 
-    Parameters
-    ----------
-    engine : {"local", "ray"}
-    address : str, optional
-        Of an existing Ray cluster.
-    device : str
-        With "local", several devices, separated by commas, are a process each.
-    part : Part, optional
-        What is done here; only this process can do a part.
+    `part` is what is done here; only this process can do a part.
     """
-    require_engine(engine, address)
-    devices = parse_devices(device)
-    if part is not None and (engine == "ray" or len(devices) > 1):
-        how = "the engine ray" if engine == "ray" else f"the devices {device}"
+    ray, devices = compute.engine == "ray", compute.devices
+    if part is not None and (ray or len(devices) > 1):
+        how = "the engine ray" if ray else f"the devices {compute.device}"
         raise InputError(f"shard {part} and {how} both spread the work; use one of them")
-    if engine == "ray":
+    if ray:
         from oodzoo import __version__
 
-        with RayCluster(address, device, __version__) as cluster:
+        with RayCluster(compute.address, compute.device or "cpu", __version__) as cluster:
             yield cluster
         return
     if len(devices) == 1:

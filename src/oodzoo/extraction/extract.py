@@ -6,15 +6,16 @@ import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Unpack
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
+from oodzoo.core.options import Compute, options_of, parse_devices, require_known
 from oodzoo.core.text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.sources.folder import UnlabelledImages, parse_unlabelled
-from oodzoo.extraction.config import Extraction, ExtractionConfig, Zoo, find_spec
-from oodzoo.extraction.engines import Engine, Part, open_engine, parse_devices
+from oodzoo.extraction.config import Extraction, ExtractionConfig, ExtractionOptions, Zoo, find_spec
+from oodzoo.extraction.engines import Engine, Part, open_engine
 from oodzoo.extraction.extractor import Extractor, plan_missing
 from oodzoo.extraction.loop import ExtractionLoop
 from oodzoo.extraction.target import require_usable
@@ -36,15 +37,11 @@ def extract(
     *,
     device: str = "auto",
     batch_size: int | None = None,
-    precision: str = "float32",
-    dtype: str = "float32",
-    on_error: Literal["skip", "fail"] = "skip",
     unlabelled: Unlabelled = (),
     class_names: Mapping[str, str] | None = None,
     prompts: Sequence[str] | None = None,
-    engine: str = "local",
-    address: str | None = None,
     listener: Listeners | None = None,
+    **options: Unpack[ExtractionOptions],
 ) -> FeatureStore:
     """Extract the features of every image with every model of a zoo into a feature store.
 
@@ -95,11 +92,13 @@ def extract(
     FeatureStore
         Models that failed are skipped, with a warning.
     """
+    require_known("extract", options, ExtractionOptions)
     dataset = dataset if isinstance(dataset, ImageDomains) else ImageDomains(dataset)
     texts = Prompts(class_names, None if prompts is None else tuple(prompts))
-    config = ExtractionConfig(device, batch_size, precision, dtype, on_error, texts)
+    given = {"device": device, "batch_size": batch_size, "prompts": texts, **options}
+    config, compute = options_of(ExtractionConfig, given), options_of(Compute, given)
     targets = open_unlabelled(unlabelled)
-    with open_engine(engine, address=address, device=device) as opened_engine:
+    with open_engine(compute) as opened_engine:
         opened, extraction = run_extraction(
             dataset,
             zoo,

@@ -16,6 +16,7 @@ from oodzoo.core.backend import resolve_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listeners, or_notebook
 from oodzoo.core.io import shown
+from oodzoo.core.options import parse_devices
 from oodzoo.core.packages import require_extras
 from oodzoo.core.text import count
 from oodzoo.data.contents import inspect
@@ -30,7 +31,7 @@ from oodzoo.extraction.config import (
     network_of_member,
     resolve_zoo,
 )
-from oodzoo.extraction.engines import Engine, Part, Work, parse_devices
+from oodzoo.extraction.engines import Engine, Part, Work
 from oodzoo.extraction.loop import ExtractionLoop
 from oodzoo.extraction.source import StoreSource
 from oodzoo.extraction.target import require_usable

@@ -12,10 +12,10 @@ import hashlib
 import io
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from array_api_compat import is_torch_array
@@ -69,41 +69,6 @@ class Facts:
     parameters: int | None = None
     milliseconds: float | None = None
     licence: str | None = None
-
-
-Number = TypeVar("Number", int, float)
-
-
-def total(values: Iterable[Number | None]) -> Number | None:
-    """Sum a fact over several models; None if it is unknown for one of them.
-
-    Examples
-    --------
-    >>> total([1, 2]), total([1, None])
-    (3, None)
-    """
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if len(known) == len(found) else None
-
-
-def total_cost(costs: Mapping[str, Number | None]) -> Number | None:
-    """Sum the costs of models by name; None if one is unknown.
-
-    Layers of one network, `network@layer`, are computed together: they cost as much as the most
-    expensive of them.
-
-    Examples
-    --------
-    >>> total_cost({"vit@blocks.3": 2.0, "vit@blocks.8": 5.0, "resnet": 1.0})
-    6.0
-    """
-    networks: dict[str, list[Number | None]] = {}
-    for model, cost in costs.items():
-        networks.setdefault(model.partition("@")[0], []).append(cost)
-    known = [[cost for cost in each if cost is not None] for each in networks.values()]
-    complete = sum(map(len, known)) == len(costs)
-    return total(max(each) for each in known) if complete else None
 
 
 @runtime_checkable

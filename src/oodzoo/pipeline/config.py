@@ -6,25 +6,30 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from oodzoo.combining.evaluation.folds import require_seed, resolve_trials
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import explaining_disk_errors, write_bytes
+from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
 from oodzoo.core.text import did_you_mean, printable, typed
 from oodzoo.extraction.config import ExtractionConfig
-from oodzoo.extraction.engines import array_device, require_engine
 from oodzoo.linear.heads.samples import require_classes_for
-from oodzoo.ranking.constraints import Constraints, Limits, TopK, parse_top_k
+from oodzoo.ranking.constraints import TopK, parse_top_k
 from oodzoo.ranking.policy import parse_budget
 from oodzoo.ranking.ranker import as_score, require_score, require_score_of_task
 from oodzoo.ranking.testbed.published import require_published
 from oodzoo.tasks import Task
 
 
-@dataclass(frozen=True)
+class RunOptions(LimitOptions, total=False):
+    engine: str
+    address: str | None
+
+
+@dataclass(frozen=True, init=False)
 class RunConfig:
     """Options of a run, checked before it starts.
 
@@ -46,33 +51,59 @@ class RunConfig:
         Time for the extraction, in seconds or as "30m"; implies `race`.
     """
 
-    top_k: TopK = 3
-    score: str = "unseen"
-    protocol: Literal["fast", "domainbed"] = "fast"
-    baselines: bool = True
-    seed: int = 0
-    max_models: int | None = None
-    max_ms: float | None = None
-    max_parameters: float | str | None = None
-    licence: str | Sequence[str] | None = None
-    published: str | None = None
-    engine: str = "local"
-    address: str | None = None
-    extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
-    testbed: bool = False
-    race: bool = False
-    budget: float | str | None = None
+    top_k: TopK
+    score: str
+    protocol: Literal["fast", "domainbed"]
+    baselines: bool
+    seed: int
+    limits: Limits
+    published: str | None
+    compute: Compute
+    extraction: ExtractionConfig
+    testbed: bool
+    race: bool
+    budget: float | str | None
 
-    def __post_init__(self) -> None:
-        parse_top_k(self.top_k)
-        resolve_trials(self.protocol)
-        require_score(self.score)
-        require_seed(self.seed)
-        Limits(self.max_models, self.max_ms)
-        Constraints(self.max_ms, self.max_parameters, self.licence)
-        require_engine(self.engine, self.address)
-        if self.budget is not None:
-            parse_budget(self.budget)
+    def __init__(
+        self,
+        top_k: TopK = 3,
+        score: str = "unseen",
+        protocol: Literal["fast", "domainbed"] = "fast",
+        baselines: bool = True,
+        seed: int = 0,
+        *,
+        published: str | None = None,
+        extraction: ExtractionConfig | None = None,
+        testbed: bool = False,
+        race: bool = False,
+        budget: float | str | None = None,
+        **options: Unpack[RunOptions],
+    ) -> None:
+        require_known("RunConfig", options, RunOptions)
+        parse_top_k(top_k)
+        resolve_trials(protocol)
+        require_score(score)
+        require_seed(seed)
+        limits = options_of(Limits, options)
+        extraction = extraction or ExtractionConfig()
+        compute = options_of(Compute, {"device": extraction.device, **options})
+        if budget is not None:
+            parse_budget(budget)
+        given = locals()
+        self.__dict__.update({field.name: given[field.name] for field in fields(self)})
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The options as the record of a run has them."""
+        found: dict[str, Any] = {}
+        for name, value in asdict(self).items():
+            if name == "limits":
+                found |= {field.name: value[field.name] for field in fields(Limits)}
+            elif name == "compute":
+                found["engine"] = value["engine"]
+            else:
+                found[name] = value
+        return found
 
     def require_possible(self, task: Task, *, target: bool) -> None:
         """Raise an InputError if an option, or a target, is not for this task."""
@@ -92,8 +123,7 @@ class RunConfig:
     @property
     def compute_device(self) -> str | None:
         """Where to compute on moments: NumPy, unless a CUDA device was named."""
-        device = self.extraction.device
-        return array_device(device, self.engine) if device.startswith("cuda") else None
+        return self.compute.arrays if self.extraction.device.startswith("cuda") else None
 
     @property
     def evaluation_device(self) -> str | None:

@@ -16,6 +16,7 @@ from oodzoo.combining.selection import SelectionSummary, select_features
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener, Listeners, Stage, extent, or_notebook
 from oodzoo.core.io import file_digest, is_temporary, locked
+from oodzoo.core.options import ModelLimits
 from oodzoo.core.text import without_folders
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
@@ -45,7 +46,7 @@ from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.predictor import Predictor, fit
 from oodzoo.predictor.card import CARD
 from oodzoo.ranking import scores, testbed
-from oodzoo.ranking.constraints import Constraints, restricted
+from oodzoo.ranking.constraints import restricted
 from oodzoo.ranking.policy import parse_budget
 from oodzoo.ranking.proposing import use_domains
 from oodzoo.ranking.racing import Dropped, run_race
@@ -202,7 +203,9 @@ def run(
     dataset = data if isinstance(data, ImageDomains) else ImageDomains(data)
     folder, config = Path(out), config or RunConfig()
     specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
-    allowed = select_models(specs, licence=config.licence, max_parameters=config.max_parameters)
+    allowed = select_models(
+        specs, licence=config.limits.licence, max_parameters=config.limits.max_parameters
+    )
     specs = [model.spec for model in allowed]
     images = None if target is None else parse_unlabelled(target)
     settings = {
@@ -211,14 +214,14 @@ def run(
         "task": dataset.task.kind,
         "zoo": [spec.name for spec in specs],
         **({} if images is None else {"target": images.name, "target_images": len(images)}),
-        **{key: value for key, value in dataclasses.asdict(config).items() if key != "address"},
+        **config.settings,
     }
     _require_usable(folder, dataset)
     config.require_possible(dataset.task, target=images is not None)
     if images is not None:
         require_target_score(config.score)
         require_usable(images, _digests(dataset))
-    opened = open_engine(config.engine, address=config.address, device=config.extraction.device)
+    opened = open_engine(config.compute)
     with opened as engine, locked(folder):
         call = f"oodzoo.run(…, {folder.resolve().name!r})"
         recorder = Recorder(folder, command or call, settings)
@@ -248,7 +251,7 @@ def _compute(
     summary = _summary(dataset, store)
     recorder.add("data", summary)
     every = as_source(store, models=models)
-    source = restricted(every, Constraints(config.max_ms))
+    source = restricted(every, ModelLimits(config.limits.max_ms))
     content = [store.fingerprint, list(source.models)]
     ranked_for = None if images is None else as_target(source, images.name)
     image_files = dataset.files_by_digest | ({} if images is None else images.files_by_digest)
@@ -261,11 +264,11 @@ def _compute(
     write_local(folder, shown)
     stages.stage(
         "ranking",
-        [content, config.score, config.max_ms, *_identities(source, ranked_for)],
+        [content, config.score, config.limits.max_ms, *_identities(source, ranked_for)],
         lambda listener: rank(
             every,  # the ranking says what was left out
             score=config.score,
-            max_ms=config.max_ms,
+            max_ms=config.limits.max_ms,
             target=ranked_for,
             device=device,
             listener=listener,
@@ -276,11 +279,9 @@ def _compute(
     if len(source.domains) > 2:
         options = {
             name: getattr(config, name)
-            for name in (
-                *("top_k", "protocol", "score", "baselines", "seed"),
-                *("max_models", "max_ms", "published"),
-            )
+            for name in ("top_k", "protocol", "score", "baselines", "seed", "published")
         }
+        options |= {"max_models": config.limits.max_models, "max_ms": config.limits.max_ms}
         sizes = [len(source.labels(domain)) for domain in source.domains]
         options["with_target"] = images is not None and min(sizes) >= MIN_IMAGES
         evaluation = stages.stage(
@@ -290,8 +291,8 @@ def _compute(
                 source,
                 **options,
                 device=config.evaluation_device,
-                engine=config.engine,
-                address=config.address,
+                engine=config.compute.engine,
+                address=config.compute.address,
                 listener=listener,
             ),
         )
@@ -303,8 +304,8 @@ def _compute(
     recommended = None if evaluation is None else evaluation.recommended
     fit_options: dict[str, Any] = {
         "score": config.score,
-        "max_models": config.max_models,
-        "max_ms": config.max_ms,
+        "max_models": config.limits.max_models,
+        "max_ms": config.limits.max_ms,
     }
     stages.stage(
         "predictor",

@@ -21,12 +21,13 @@ from oodzoo.combining.statements import FINE_TUNED
 from oodzoo.combining.verdict import Recommended, require_no_oracle
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
+from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, with_models
 from oodzoo.extraction.target import Target, TargetImages, as_target
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
-from oodzoo.ranking.constraints import TOP_K, Limits, TopK, one_top_k, parse_top_k
+from oodzoo.ranking.constraints import TOP_K, TopK, one_top_k, parse_top_k
 from oodzoo.ranking.ranker import rank
 
 
@@ -102,11 +103,12 @@ def parse_options(
     choose: str | None,
     top_k: TopK | None,
     models: Sequence[str] | None,
-    method: str,
-    threshold: float | None,
     limits: Limits,
-    recommended: Recommended | Evaluation | None,
-    selection: Selection | SelectionSummary | None,
+    *,
+    method: str = "consistent",
+    threshold: float | None = None,
+    recommended: Recommended | Evaluation | None = None,
+    selection: Selection | SelectionSummary | None = None,
 ) -> Options:
     """Check what was asked for."""
     if top_k is not None:
@@ -172,10 +174,10 @@ def as_evaluated(source: FeatureSource, options: Options) -> tuple[FeatureSource
     models = [model for model in source.models if model in found.candidates]
     if models and len(models) < len(source.models):
         source = with_models(source, models)
-    evaluated = Limits(found.max_models, found.max_ms)
+    evaluated = Limits(max_models=found.max_models, max_ms=found.max_ms)
     limits = Limits(
-        _least(options.limits.max_models, evaluated.max_models),
-        _least(options.limits.max_ms, evaluated.max_ms),
+        max_models=_least(options.limits.max_models, evaluated.max_models),
+        max_ms=_least(options.limits.max_ms, evaluated.max_ms),
     )
     narrowed = limits != evaluated or not set(found.candidates) <= set(source.models)
     return source, replace(options, limits=limits, narrowed=narrowed)
@@ -334,7 +336,7 @@ def _selected(
 ) -> Fit:
     pool: Sequence[str] = source.models
     best = options.method == "paper" or options.top_k is not None
-    if chosen is None and (best or options.limits != Limits()):
+    if chosen is None and (best or options.limits.of_combinations):
         times = {model: source.facts(model).milliseconds for model in order}
         pool = options.limits.best(order, times)
         if best:

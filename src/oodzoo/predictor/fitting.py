@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from oodzoo.combining.evaluation.protocol import evaluate
 from oodzoo.combining.evaluation.result import Evaluation
@@ -17,9 +17,10 @@ from oodzoo.combining.work import compute_heads
 from oodzoo.core.backend import Array
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Stage, extent
+from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.engines import array_device, open_engine, require_engine
+from oodzoo.extraction.engines import open_engine
 from oodzoo.extraction.source import (
     ArraySource,
     FeatureSource,
@@ -48,11 +49,27 @@ from oodzoo.predictor.models import (
 )
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor
-from oodzoo.ranking.constraints import TOP_K, Constraints, Limits, TopK, apply
+from oodzoo.ranking.constraints import TOP_K, TopK, apply
 from oodzoo.ranking.ranker import require_score
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tasks import require_kind
 from oodzoo.zoo import ModelSpec, load_zoo
+
+
+class ChoiceOptions(LimitOptions, total=False):
+    method: str
+    threshold: float | None
+    recommended: Recommended | Evaluation | None
+    selection: Selection | SelectionSummary | None
+
+
+class FitOptions(ChoiceOptions, total=False):
+    task: str | None
+    inputs: Iterable[Any] | None
+    encoders: Mapping[str, Encoder] | None
+    zoo: str | Path | Sequence[ModelSpec] | None
+    engine: str
+    address: str | None
 
 
 def fit(
@@ -61,27 +78,14 @@ def fit(
     domains: Sequence[Any] | Array | None = None,
     groups: Sequence[Any] | None = None,
     *,
-    task: str | None = None,
-    inputs: Iterable[Any] | None = None,
-    encoders: Mapping[str, Encoder] | None = None,
     choose: str | None = None,
     top_k: TopK | None = None,
     models: Sequence[str] | None = None,
     score: str = "unseen",
     target: TargetImages | None = None,
-    max_models: int | None = None,
-    max_ms: float | None = None,
-    max_parameters: float | str | None = None,
-    licence: str | Sequence[str] | None = None,
-    method: str = "consistent",
-    threshold: float | None = None,
-    recommended: Recommended | Evaluation | None = None,
-    selection: Selection | SelectionSummary | None = None,
-    zoo: str | Path | Sequence[ModelSpec] | None = None,
     device: str | None = None,
-    engine: str = "local",
-    address: str | None = None,
     listener: Listeners | None = None,
+    **options: Unpack[FitOptions],
 ) -> Predictor:
     """Fit a predictor to the features of several models, trained on all domains.
 
@@ -163,12 +167,11 @@ def fit(
     >>> predictor.predict({"shifted": np.full((1, 5), 2.0)}).tolist()
     ['yes']
     """
-    require_engine(engine, address)
-    limits = Limits(max_models, max_ms)
-    options = parse_options(
-        choose, top_k, models, method, threshold, limits, recommended, selection
-    )
-    constraints = Constraints(max_ms, max_parameters, licence)
+    require_known("fit", options, FitOptions)
+    compute = options_of(Compute, {"device": device, **options})
+    limits = options_of(Limits, options)
+    asked = parse_options(choose, top_k, models, limits, **_choice(options))
+    inputs, encoders = options.get("inputs"), options.get("encoders")
     milliseconds: dict[str, float] = {}
     if inputs is not None:
         if encoders is not None:
@@ -176,44 +179,44 @@ def fit(
         encoders = require_encoders(features)
         encoded = encode_all(encoders, inputs)
         features, milliseconds = encoded.features, encoded.milliseconds
-    source = _source(features, y, domains, groups, models, task)
+    source = _source(features, y, domains, groups, models, options.get("task"))
     _require_known(encoders, source)
-    specs = _specs(zoo)
-    source, options = _prepared(source, options, constraints)
-    if options.named and target is not None:
+    specs = _specs(options.get("zoo"))
+    source, asked = _prepared(source, asked, limits)
+    if asked.named and target is not None:
         raise InputError(
             "a target is only used to rank the models and to fit a pool; leave it out if the "
             "models are named, or choose a pool"
         )
-    facts = extent(source) | {"choose": options.choose, "score": score}
+    facts = extent(source) | {"choose": asked.choose, "score": score}
     with Stage(listener, "predictor", **facts) as stage:
-        found = options.recommended
-        if options.needs_evaluation and len(source.domains) > 2:
+        found = asked.recommended
+        if asked.needs_evaluation and len(source.domains) > 2:
             found = evaluate(
                 source,
-                top_k=min(TOP_K, len(source.models)) if options.top_k is None else options.top_k,
+                top_k=min(TOP_K, len(source.models)) if asked.top_k is None else asked.top_k,
                 score=score,
                 baselines=False,
-                max_models=max_models,
-                max_ms=max_ms,
+                max_models=limits.max_models,
+                max_ms=limits.max_ms,
                 device=device,
-                engine=engine,
-                address=address,
+                engine=compute.engine,
+                address=compute.address,
                 listener=stage.events,
             ).recommended
-        elif options.choose in ("auto", "pool") and options.selection is None:
-            with open_engine(engine, address=address, device=device or "cpu") as opened:
+        elif asked.choose in ("auto", "pool") and asked.selection is None:
+            with open_engine(compute) as opened:
                 if opened is not None:
                     compute_heads(source, opened, stage.progress)
-        here = array_device(device, engine)
+        here = compute.arrays
         stage.progress(1, 3)
-        fitted = fit_choice(source, options, found, score, target, here, stage.events)
+        fitted = fit_choice(source, asked, found, score, target, here, stage.events)
         stage.progress(2, 3)
         columns = fitted.final.columns
         used = _models(source, columns.models, specs, milliseconds)
         samples = columns.samples(source, source.domains)
         groups = [source.groups(domain) for domain in source.domains]
-        measured = options.choose == "auto" and options.selection is None and fitted.as_evaluated
+        measured = asked.choose == "auto" and asked.selection is None and fitted.as_evaluated
         promised = found if measured else None
         predictor = Predictor(
             used,
@@ -227,7 +230,7 @@ def fit(
                 data=_fingerprint(source),
                 scores=fitted.scores,
                 n_features=fitted.n_features,
-                threshold=options.kept_threshold(fitted.choice),
+                threshold=asked.kept_threshold(fitted.choice),
                 choice=fitted.choice,
                 pool=fitted.final.weights,
                 accuracy=None if promised is None else promised.average,
@@ -246,7 +249,7 @@ def fit(
                 fitted.choice,
                 columns,
                 heads=fitted.heads,
-                limits=options.limits,
+                limits=asked.limits,
                 reselect=bool(fitted.selected_from),
                 device=here,
             ),
@@ -267,30 +270,26 @@ def require_fittable(
     top_k: TopK | None = None,
     models: Sequence[str] | None = None,
     score: str = "unseen",
-    max_models: int | None = None,
-    max_ms: float | None = None,
-    max_parameters: float | str | None = None,
-    licence: str | Sequence[str] | None = None,
-    method: str = "consistent",
-    threshold: float | None = None,
-    recommended: Recommended | Evaluation | None = None,
-    selection: Selection | SelectionSummary | None = None,
+    **options: Unpack[ChoiceOptions],
 ) -> None:
     """Raise an InputError for what :func:`fit` refuses, before images of a target are extracted."""
-    limits = Limits(max_models, max_ms)
-    options = parse_options(
-        choose, top_k, models, method, threshold, limits, recommended, selection
-    )
+    limits = options_of(Limits, options)
+    asked = parse_options(choose, top_k, models, limits, **_choice(options))
     require_score(score)
     source = _source(store, None, None, None, models, None)
-    _prepared(source, options, Constraints(max_ms, max_parameters, licence))
+    _prepared(source, asked, limits)
+
+
+def _choice(options: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("method", "threshold", "recommended", "selection")
+    return {name: options[name] for name in names if name in options}
 
 
 def _prepared(
-    source: FeatureSource, options: Options, constraints: Constraints
+    source: FeatureSource, options: Options, limits: Limits
 ) -> tuple[FeatureSource, Options]:
     """The models that are allowed, and the options within what an evaluation chose from."""
-    source = _allowed(source, constraints, named=options.named)
+    source = _allowed(source, limits, named=options.named)
     _require_enough(source)
     if options.recommended is None:
         return source, options
@@ -333,9 +332,9 @@ def _source(
     return ArraySource(chosen, y, domains, groups, task)
 
 
-def _allowed(source: FeatureSource, constraints: Constraints, *, named: bool) -> FeatureSource:
+def _allowed(source: FeatureSource, limits: Limits, *, named: bool) -> FeatureSource:
     """The models that meet the constraints; if they were named, all of them must."""
-    models, left_out = apply(source, constraints)
+    models, left_out = apply(source, limits)
     if named and left_out:
         name, reason = next(iter(left_out.items()))
         raise InputError(f"the model {name!r} was named, but not allowed: {reason}")

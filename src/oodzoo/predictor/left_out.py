@@ -26,6 +26,7 @@ from oodzoo.combining.decision import (
 from oodzoo.combining.pool import Heads, choose_pool, left_out_pools
 from oodzoo.combining.predictions import Outputs
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource
 from oodzoo.linear.heads.outputs import outputs_of
@@ -35,7 +36,6 @@ from oodzoo.predictor.prediction_sets import (
     measure_class_sets,
     measure_intervals,
 )
-from oodzoo.ranking.constraints import Limits
 
 CONFIDENCES = (*(round(0.05 * step, 2) for step in range(20)), 0.99)
 """Where the curve is recorded; 0 keeps all predictions."""

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import total
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import total
 from oodzoo.linear.heads.adaptive import AdaptiveHead
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian

@@ -9,18 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
+from oodzoo.core.options import Compute, options_of, require_known
 from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import strata_of, stratified_sample
 from oodzoo.data.sources.folder import UnlabelledImages
-from oodzoo.extraction.config import Extraction, ExtractionConfig, Zoo
+from oodzoo.extraction.config import Extraction, ExtractionConfig, ExtractionOptions, Zoo
 from oodzoo.extraction.engines import Engine, open_engine
 from oodzoo.extraction.extract import Unlabelled, open_unlabelled
 from oodzoo.extraction.extract import _require_usable_store as require_usable
@@ -130,13 +131,9 @@ def race(
     seed: int = 0,
     device: str = "auto",
     batch_size: int | None = None,
-    precision: str = "float32",
-    dtype: str = "float32",
-    on_error: Literal["skip", "fail"] = "skip",
     unlabelled: Unlabelled = (),
-    engine: str = "local",
-    address: str | None = None,
     listener: Listeners | None = None,
+    **options: Unpack[ExtractionOptions],
 ) -> Race:
     """Extract the features of the models that may be the best, and drop the others early.
 
@@ -156,10 +153,12 @@ def race(
     device, batch_size, precision, dtype, on_error, unlabelled, engine, address, listener
         See :func:`oodzoo.extract`.
     """
+    require_known("race", options, ExtractionOptions)
     dataset = dataset if isinstance(dataset, ImageDomains) else ImageDomains(dataset)
-    config = ExtractionConfig(device, batch_size, precision, dtype, on_error)
+    given = {"device": device, "batch_size": batch_size, **options}
+    config = options_of(ExtractionConfig, given)
     seconds = None if budget is None else parse_budget(budget)
-    with open_engine(engine, address=address, device=device) as opened:
+    with open_engine(options_of(Compute, given)) as opened:
         result = run_race(
             dataset,
             zoo,

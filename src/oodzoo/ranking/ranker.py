@@ -19,7 +19,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import Array, backend, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Stage, extent
+from oodzoo.core.options import ModelLimitOptions, ModelLimits, require_known
 from oodzoo.core.text import count, did_you_mean, some_of
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns
@@ -74,11 +75,9 @@ def rank(
     stability: Stability = "robust",
     target: TargetImages | None = None,
     domain_weights: Mapping[str, float] | None = None,
-    max_ms: float | None = None,
-    max_parameters: float | str | None = None,
-    licence: str | Sequence[str] | None = None,
     device: str | None = None,
     listener: Listeners | None = None,
+    **options: Unpack[ModelLimitOptions],
 ) -> Ranking:
     """Rank models by how well their features generalise to an unseen domain.
 
@@ -130,14 +129,15 @@ def rank(
     >>> [(row.model, round(row.score, 3)) for row in ranking.rows]
     [('good', 1.0), ('noise', -1.0)]
     """
-    limits = constraint.Constraints(max_ms, max_parameters, licence)
+    require_known("rank", options, ModelLimitOptions)
+    limits = ModelLimits(**options)
     source = as_source(features, y, domains, groups, task=task)
     require_rankable(
         source,
         score=score,
         stability=stability,
         domain_weights=domain_weights,
-        constraints=limits,
+        limits=limits,
         device=device,
     )
     chosen = as_score(score)
@@ -179,7 +179,7 @@ def require_rankable(
     score: str | ScoreFunction,
     stability: str,
     domain_weights: Mapping[str, float] | None,
-    constraints: constraint.Constraints,
+    limits: ModelLimits,
     device: str | None,
 ) -> None:
     """Raise an InputError for what :func:`rank` refuses, besides a target."""
@@ -188,7 +188,7 @@ def require_rankable(
     require_score_of_task(as_score(score), source.task)
     require_classes_to_tell_apart(source)
     normalised_weights(source.domains, domain_weights)
-    constraint.apply(source, constraints)
+    constraint.apply(source, limits)
 
 
 def rank_for_test_domains(

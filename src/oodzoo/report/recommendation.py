@@ -12,9 +12,9 @@ from oodzoo.combining.evaluation.learning_curve import LearningCurve
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.statements import CHOICES, FINE_TUNED, TITLES, Advice, titled
 from oodzoo.combining.verdict import Recommended
+from oodzoo.core.options import total_cost
 from oodzoo.core.packages import install_hint
 from oodzoo.core.text import count, listed, number, span
-from oodzoo.extraction.source import total_cost
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Block, Change, Changes, Column, Figure, Key, Section, Table
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, mark

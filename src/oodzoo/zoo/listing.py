@@ -11,9 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from oodzoo.core.constraints import Rule, apply_rules, licence_rule, parameter_rule
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
+from oodzoo.core.options import Rule, apply_rules, licence_rule, parameter_rule
 from oodzoo.core.text import count, file_size
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.sources import get_source

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.decision import Decision, decide
-from oodzoo.combining.pool import Heads, Limits
+from oodzoo.combining.pool import Heads
 from oodzoo.combining.predictions import ZERO_SHOT, Head
 from oodzoo.combining.selection import select_features
 from oodzoo.core.events import Log
+from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.source import FeatureSource, groups_of

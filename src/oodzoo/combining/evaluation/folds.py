@@ -23,9 +23,9 @@ from oodzoo.combining.evaluation.choice import (
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import MEASURES, Aggregation, Cell, Row, mean_of
 from oodzoo.combining.evaluation.scoring import cell_by
-from oodzoo.combining.pool import Limits
 from oodzoo.combining.verdict import Recommended
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.source import FeatureSource
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
@@ -172,7 +172,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> Limits:
-        return Limits(self.max_models, self.max_ms)
+        return Limits(max_models=self.max_models, max_ms=self.max_ms)
 
     def trainer(self, device: str | None, oracle: Oracle | None = None) -> Trainer:
         if self.protocol == "domainbed":

@@ -38,9 +38,10 @@ from oodzoo.combining.pool import Heads, predict_with_heads
 from oodzoo.combining.work import StoreJob, compute_device, describe_store, open_source, run_all
 from oodzoo.combining.work import missing_here as missing_store
 from oodzoo.core.events import Log, Progress
+from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.engines import Engine, Work, Worker
-from oodzoo.extraction.source import FeatureSource, groups_of, total_cost
-from oodzoo.ranking.constraints import Limits, choose_top_k
+from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.ranking.constraints import choose_top_k
 from oodzoo.ranking.ranker import orders_for_test_domains, rank, rank_for_test_domains
 from oodzoo.ranking.result import Ranking
 
@@ -277,7 +278,7 @@ class Judge:
             test,
             self._rankings.orders[test],
             self._heads[test],
-            Limits(self._settings.max_models, max_ms),
+            Limits(max_models=self._settings.max_models, max_ms=max_ms),
             fold,
         )
 
@@ -287,7 +288,7 @@ class Judge:
             self._source,
             self._order,
             self._heads[None],
-            Limits(self._settings.max_models, max_ms),
+            Limits(max_models=self._settings.max_models, max_ms=max_ms),
             final,
         )
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 
@@ -56,15 +56,16 @@ from oodzoo.combining.work import compute_heads
 from oodzoo.core.backend import Array, backend, require_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Progress, Stage, extent
+from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known, total_cost
 from oodzoo.core.text import count
-from oodzoo.extraction.engines import Engine, array_device, open_engine
-from oodzoo.extraction.source import Features, FeatureSource, StoreSource, as_source, total_cost
+from oodzoo.extraction.engines import Engine, open_engine
+from oodzoo.extraction.source import Features, FeatureSource, StoreSource, as_source
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.linear.heads.domainbed.protocol import require_rule, require_search_space
 from oodzoo.linear.heads.domainbed.sweep import STEPS
 from oodzoo.linear.heads.linear import FOLDS
 from oodzoo.linear.heads.samples import require_classes_for, require_classes_to_tell_apart
-from oodzoo.ranking.constraints import TOP_K, Constraints, TopK, parse_top_k, restricted
+from oodzoo.ranking.constraints import TOP_K, TopK, parse_top_k, restricted
 from oodzoo.ranking.ranker import as_score, require_score_of_task
 from oodzoo.ranking.testbed.published import require_published
 from oodzoo.tuning.network import import_torch
@@ -174,40 +175,60 @@ def _of_options(result: Evaluation, source: FeatureSource) -> list[Advice]:
     return found
 
 
+class EvaluateOptions(LimitOptions, total=False):
+    task: str | None
+    trials: int | None
+    draws: int
+    steps: int
+    search_space: Literal["default", "DomainNet"]
+    selection: Literal["training-domain", "leave-one-domain-out", "oracle"]
+    with_target: bool
+    published: str | None
+    tune: TuneSettings | bool
+    data: Any
+    zoo: str | Path | Sequence[ModelSpec] | None
+    max_hours: float | None
+    tune_device: str | None
+    engine: str
+    address: str | None
+
+
+@dataclass(frozen=True)
+class _Search:
+    """DomainBed's search."""
+
+    trials: int | None = None
+    draws: int = 10
+    steps: int = STEPS
+    search_space: str = "default"
+    selection: str = "leave-one-domain-out"
+
+
+@dataclass(frozen=True)
+class _FineTuning:
+    """What to fine-tune, and on what."""
+
+    tune: TuneSettings | bool = False
+    data: Any = None
+    zoo: str | Path | Sequence[ModelSpec] | None = None
+    max_hours: float | None = None
+    tune_device: str | None = None
+
+
 def evaluate(
     features: Features,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,
     groups: Sequence[Any] | None = None,
-    task: str | None = None,
     top_k: TopK = TOP_K,
     protocol: Literal["fast", "domainbed"] = "fast",
     score: str = "unseen",
-    trials: int | None = None,
-    draws: int = 10,
-    steps: int = STEPS,
-    search_space: Literal["default", "DomainNet"] = "default",
-    selection: Literal[
-        "training-domain", "leave-one-domain-out", "oracle"
-    ] = "leave-one-domain-out",
     seed: int = 0,
     baselines: bool | Sequence[str] = True,
-    with_target: bool = False,
-    max_models: int | None = None,
-    max_ms: float | None = None,
-    max_parameters: float | str | None = None,
-    licence: str | Sequence[str] | None = None,
-    published: str | None = None,
-    tune: TuneSettings | bool = False,
-    data: Any = None,
-    zoo: str | Path | Sequence[ModelSpec] | None = None,
-    max_hours: float | None = None,
-    tune_device: str | None = None,
     device: str | None = None,
-    engine: str = "local",
-    address: str | None = None,
     listener: Listeners | None = None,
+    **options: Unpack[EvaluateOptions],
 ) -> Evaluation:
     """Evaluate single models and their combinations on test domains, and recommend one.
 
@@ -302,22 +323,28 @@ def evaluate(
     >>> result.selection.average > 95
     True
     """
+    require_known("evaluate", options, EvaluateOptions)
+    tuning = options_of(_FineTuning, options)
+    with_target, published = options.get("with_target", False), options.get("published")
     chosen = as_score(score)
     require_seed(seed)
-    require_search_space(search_space)
-    require_rule(selection)
-    here = array_device(device, engine)
+    search = options_of(_Search, options)
+    require_search_space(search.search_space)
+    require_rule(search.selection)
+    compute = options_of(Compute, {"device": device, **options})
+    here = compute.arrays
     backend(here)
     numbers = parse_top_k(top_k)
-    trials = resolve_trials(protocol, trials)
-    allowed = Constraints(max_ms, max_parameters, licence)
-    source = restricted(as_source(features, y, domains, groups, task=task), allowed)
+    trials = resolve_trials(protocol, search.trials)
+    limits = options_of(Limits, options)
+    source = as_source(features, y, domains, groups, task=options.get("task"))
+    source = restricted(source, limits)
     require_score_of_task(chosen, source.task)
     peers = parse_peers(baselines, source.task)
     if protocol == "domainbed":
         require_classes_for(source.task, "the protocol 'domainbed'")
     require_classes_to_tell_apart(source)
-    with_splits = trials > 1 or protocol == "domainbed" or tune is not False
+    with_splits = trials > 1 or protocol == "domainbed" or tuning.tune is not False
     require_usable(source, with_splits=with_splits)
     if with_target:
         require_target_images(source)
@@ -330,21 +357,21 @@ def evaluate(
         protocol=protocol,
         score=score,
         trials=trials,
-        draws=draws,
-        steps=steps,
-        search_space=search_space,
-        selection=selection,
+        draws=search.draws,
+        steps=search.steps,
+        search_space=search.search_space,
+        selection=search.selection,
         seed=seed,
         peers=peers,
         with_target=with_target,
-        max_models=max_models,
-        max_ms=max_ms,
+        max_models=limits.max_models,
+        max_ms=limits.max_ms,
     )
     settings.check(here)
-    request = _request(source, tune, data, zoo, max_hours, tune_device, here)
+    request = _request(source, tuning, here)
     facts = extent(source) | {"protocol": protocol, "score": score, "top_k": top_k}
     with (
-        open_engine(engine, address=address, device=device or "cpu") as opened,
+        open_engine(compute) as opened,
         Stage(listener, "evaluation", **facts) as stage,
     ):
         result = _evaluate(source, settings, opened, here, stage, request)
@@ -417,24 +444,16 @@ def few_samples(source: FeatureSource) -> str:
     return ""
 
 
-def _request(
-    source: FeatureSource,
-    tune: TuneSettings | bool,
-    data: Any,
-    zoo: str | Path | Sequence[ModelSpec] | None,
-    max_hours: float | None,
-    tune_device: str | None,
-    device: str | None,
-) -> Request | None:
+def _request(source: FeatureSource, tuning: _FineTuning, device: str | None) -> Request | None:
     """What to fine-tune, checked; None if nothing is."""
-    if tune is False:
-        given = {"data": data, "zoo": zoo, "max_hours": max_hours, "tune_device": tune_device}
-        for name, value in given.items():
-            if value is not None:
+    zoo, max_hours = tuning.zoo, tuning.max_hours
+    if tuning.tune is False:
+        for name, value in vars(tuning).items():
+            if name != "tune" and value is not None:
                 raise InputError(f"{name} is only used with tune (--tune); leave it out")
         return None
     store = require_store(source)
-    if data is None:
+    if tuning.data is None:
         raise InputError(
             "fine-tuning needs the images of the store; give them with data= (--data DATA)"
         )
@@ -442,10 +461,10 @@ def _request(
         raise InputError(f"max_hours must be positive, got {max_hours}")
     import_torch()
     specs = [] if zoo is None else load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
-    settings = TuneSettings() if tune is True else tune
-    where = tune_device or device or "auto"
+    settings = TuneSettings() if tuning.tune is True else tuning.tune
+    where = tuning.tune_device or device or "auto"
     require_device(where)
-    return Request(find_images(store, data), settings, specs, where, max_hours)
+    return Request(find_images(store, tuning.data), settings, specs, where, max_hours)
 
 
 def _extraction_hours(source: FeatureSource) -> float | None:

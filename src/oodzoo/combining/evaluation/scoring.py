@@ -20,10 +20,11 @@ from oodzoo.combining.evaluation.choice import (
     TrainingView,
 )
 from oodzoo.combining.evaluation.rows import Cell, Outputs, by_output, measures_of
-from oodzoo.combining.pool import Heads, Limits
+from oodzoo.combining.pool import Heads
 from oodzoo.combining.predictions import pool_columns
+from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, StoreSource, total_cost
+from oodzoo.extraction.source import FeatureSource, StoreSource
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.ranking.intervals import covariance_of_means
