@@ -13,6 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from oodzoo.core.tables import Table
 from oodzoo.core.text import (
     count,
     csv_cell,
@@ -26,7 +27,6 @@ from oodzoo.core.text import (
     significant,
     some_of,
     span,
-    text_table,
     unknown,
     without_folders,
 )
@@ -63,7 +63,7 @@ HF = "1/2 of 'hf/facebook/dinov2' (n/a)"
         (some_of(["a", "b"], 1), "a, … 1 more"),
         (unknown("it", "row", "pol", ["pool"]), "it has no row 'pol'; did you mean pool?"),
         (unknown("it", "row", ("a",), ["pool"]), "it has no row ('a',); it has pool"),
-        (text_table(["domain", "n"], [["a", "12,000"], ["long name", ""]]),
+        (Table.of(["domain", "n"], [["a", "12,000"], ["long name", ""]]).text(),
          "domain          n\na          12,000\nlong name"),
         (number(1234567, 0), "1,234,567"),
         (number(-0.04, 1), "0.0"),

@@ -16,7 +16,7 @@ from tests.oracles import mixtures
 from tests.sources.kinds import write_mixed
 
 import oodzoo
-from oodzoo.core.html import html_text
+from oodzoo.core.tables import html_text
 from oodzoo.data.listing import Sample
 from oodzoo.data.summary import label_shift, shift_of_labels
 from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent, overlap, spreads

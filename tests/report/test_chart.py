@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from oodzoo.report.blocks import LONG, Column, Facts, Headline, Section, Table
+from oodzoo.core.tables import LONG, Column, Table
+from oodzoo.report.blocks import Facts, Headline, Section
 from oodzoo.report.chart import (
     Drawing,
     Scale,

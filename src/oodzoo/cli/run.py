@@ -59,9 +59,10 @@ from oodzoo.cli.rank import show_ranking, show_top
 from oodzoo.cli.select import kept_features, show_selection
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed import show_bed, show_best_score
-from oodzoo.cli.verdict import aligned, next_steps, verdict
+from oodzoo.cli.verdict import next_steps, verdict
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener
+from oodzoo.core.tables import aligned
 from oodzoo.core.text import count, duration, typed
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oodzoo.core.tables import aligned
 from oodzoo.core.text import count, typed, wrapped
 
 if TYPE_CHECKING:
@@ -161,24 +162,3 @@ def next_steps(run: Run, out: Path, zoo: Sequence[ModelSpec], *, texts: bool) ->
             tuned = typed(f"{out.resolve().name}-tuned")
             steps.append(("fine-tune", f"oodzoo tune {model} DATA --out {tuned}"))
     return steps
-
-
-def aligned(pairs: Pairs, width: int | None = None) -> list[str]:
-    """Pairs as lines of two columns; with `width`, the second one is wrapped.
-
-    Examples
-    --------
-    >>> aligned([("a", "1"), ("long", "2")])
-    ['  a     1', '  long  2']
-    >>> aligned([("a", "one two")], 8)
-    ['  a  one', '     two']
-    """
-    longest = max((len(name) for name, _ in pairs), default=0)
-    lines = []
-    for name, text in pairs:
-        start = f"  {name:<{longest}}  "
-        if width is None:
-            lines.append(start + text)
-            continue
-        lines += wrapped(text, width, first=start, rest=" " * len(start))
-    return lines

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
-from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
 from oodzoo.core.options import LimitOptions, Limits, require_known
+from oodzoo.core.tables import Table
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, as_source
@@ -119,7 +119,7 @@ class SelectionSummary:
         rows = [
             [each.model, f"{each.n_selected:,}", f"{each.n_features:,}"] for each in self.per_model
         ]
-        return html_table(["model", "kept", "features"], rows, caption=repr(self))
+        return Table.of(["model", "kept", "features"], rows, caption=repr(self)).html()
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the summary to a JSON document."""

@@ -176,27 +176,6 @@ def listed(names: Sequence[str], most: int = 3) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
-def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Align a table; the first column left, the others right.
-
-    Examples
-    --------
-    >>> print(text_table(["model", "%"], [["resnet50", "71.2"], ["vit", "9.0"]]))
-    model        %
-    resnet50  71.2
-    vit        9.0
-    """
-    lines = [columns, *rows]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
 def plain(text: str) -> str:
     """Return a number or an interval with hyphens, which every encoding has.
 

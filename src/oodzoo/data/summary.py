@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.core.html import html_table
 from oodzoo.core.packages import optional_package
-from oodzoo.core.text import count, text_table
+from oodzoo.core.tables import Table
+from oodzoo.core.text import count
 from oodzoo.data.contents import Inspection
 from oodzoo.data.files import ImageFile
 from oodzoo.data.issues import (
@@ -104,7 +104,7 @@ class Summary:
         return columns_and_rows((*self.domains, self.total), self.classes, self.task)
 
     def __str__(self) -> str:
-        return text_table(*self.table())
+        return Table.of(*self.table()).text()
 
     def __repr__(self) -> str:
         domains = count(len(self.domains), "domain")
@@ -112,7 +112,7 @@ class Summary:
         return f"Summary({count(self.total.images, 'image')}, {domains}, {problems})"
 
     def _repr_html_(self) -> str:
-        return html_table(*self.table(), notes=[str(issue) for issue in self.issues])
+        return Table.of(*self.table(), notes=[str(issue) for issue in self.issues]).html()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as a JSON document."""

@@ -18,7 +18,7 @@ from typing import Any
 
 import oodzoo
 from oodzoo.combining.statements import shown_choice
-from oodzoo.core.html import html_table
+from oodzoo.core.tables import Table
 from oodzoo.core.text import count, file_size, number, printable, significant, some_of, span, typed
 from oodzoo.predictor.left_out import LeftOut, caveat
 from oodzoo.predictor.models import AnyModel
@@ -291,7 +291,7 @@ def _models(parts: PredictorParts) -> str:
         for model in parts.models
     ]
     header = ["model", *(["weight"] if weights else []), "features", "parameters"]
-    table = _table([*header, "pre-training", "source"], rows)
+    table = Table.of([*header, "pre-training", "source"], rows).markdown()
     cost = Cost.of(parts.models)
     costs = [
         *([] if cost.parameters is None else [count(cost.parameters, "parameter")]),
@@ -335,7 +335,7 @@ def _ranking(parts: PredictorParts) -> str:
     named = "" if facts.score is None else f", by the score {_code(facts.score)}"
     left = len(ranked) - len(rows)
     text = f"{count(len(ranked), 'model')}{named}; higher is better.\n\n"
-    text += _table(["rank", "model", "score", "used"], rows)
+    text += Table.of(["rank", "model", "score", "used"], rows).markdown()
     return text + (f"\n\nAnd {left:,} more: see predictor.json." if left else "")
 
 
@@ -352,7 +352,7 @@ def _tuning(parts: PredictorParts, facts: Mapping[str, Any]) -> str:
     ]
     means = [f"{sum(each.values()) / len(each):.1f}" for each in candidates.values()]
     heading = WORDS[parts.head.kind].metric.heading
-    table = _table(["domain", *map(_escaped, candidates)], [*rows, ["mean", *means]])
+    table = Table.of(["domain", *map(_escaped, candidates)], [*rows, ["mean", *means]]).markdown()
     return (
         f"{text}\n\n{heading} on the images that the choice was made on, by weights and their "
         f"share in the mixture; slightly too high for what was chosen:\n\n{table}"
@@ -383,7 +383,7 @@ def _measured(parts: PredictorParts) -> str:
         [_code(domain), f"{value:.1f}", _escaped(facts.choice_by_domain.get(domain, ""))]
         for domain, value in list(facts.accuracy_by_domain.items())[:_MOST]
     ]
-    table = _table(["held-out domain", metric.heading, "chosen without it"], rows)
+    table = Table.of(["held-out domain", metric.heading, "chosen without it"], rows).markdown()
     return f"{text}\n\n{table}"
 
 
@@ -406,7 +406,7 @@ def _sets(left_out: LeftOut, noun: str) -> str:
         size = widths if each.size is None else f"{each.size:.1f}"
         mean, lowest = f"{each.average:.1f} %", f"{worst:.1f} % ({_code(domain)})"
         rows.append([f"{100 * each.level:g} %", mean, lowest, size])
-    text = f"{first}\n\n{_table(header, rows)}"
+    text = f"{first}\n\n{Table.of(header, rows).markdown()}"
     if numbers:
         return text
     points = [point for point in left_out.confidence if point.confidence in _CONFIDENCES]
@@ -415,7 +415,9 @@ def _sets(left_out: LeftOut, noun: str) -> str:
         + ["-" if value is None else f"{value:.1f} %" for value in (point.accuracy, point.worst)]
         for point in points
     ]
-    kept = _table([f"{noun}s of this confidence", "share", "accuracy", "worst domain"], curve)
+    kept = Table.of(
+        [f"{noun}s of this confidence", "share", "accuracy", "worst domain"], curve
+    ).markdown()
     return f"{text}\n\nThe confidence is the probability of the predicted class.\n\n{kept}"
 
 
@@ -481,11 +483,6 @@ def _enumerated(values: Sequence[Any]) -> str:
     return f"{shown} and {left:,} more" if left > 0 else shown
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-
-
 # --- HTML --------------------------------------------------------------------------------------
 
 
@@ -508,13 +505,13 @@ def predictor_as_html(parts: PredictorParts) -> str:
     choice = shown_choice(parts.provenance.choice, parts.models)
     outputs = Task(parts.head.kind).count_outputs(len(parts.classes))
     models = count(len(rows), "model")
-    return html_table(
+    return Table.of(
         [columns[at] for at in shown],
         [[row[at] for at in shown] for row in rows],
         caption=f"Predictor ({choice}): {outputs} from {models}",
         notes=[*_accuracy_notes(parts), *_sets_notes(parts), _trained_note(parts)],
         left=("licence",),
-    )
+    ).html()
 
 
 def _accuracy_notes(parts: PredictorParts) -> list[str]:

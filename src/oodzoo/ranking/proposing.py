@@ -14,7 +14,7 @@ import numpy as np
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
-from oodzoo.core.html import html_table, html_text
+from oodzoo.core.tables import Table, html_text
 from oodzoo.core.text import count, did_you_mean, printable, short_name
 from oodzoo.data.proposals import (
     Candidate,
@@ -181,19 +181,19 @@ class DomainProposals:
         return f"DomainProposals({number}, {best})"
 
     def _repr_html_(self) -> str:
-        tables = [html_table(*table, left=table[0]) for table in self._tables()]
+        tables = [table.html() for table in self._tables()]
         lines = [f"<p>{html_text(line)}</p>" for line in self.lines()]
         return "\n".join([*tables, *lines])
 
-    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
+    def _tables(self) -> list[Table]:
         found = [self.table()]
         if self.sensitivity is not None:
             found += [self.sensitivity_table(), self.rank_table()]
-        return found
+        return [Table.of(*each, left=each[0]) for each in found]
 
     def __str__(self) -> str:
-        tables = self._tables()
-        return "\n\n".join([*(_text(*table) for table in tables), "\n".join(self.lines())])
+        tables = [table.text() for table in self._tables()]
+        return "\n\n".join([*tables, "\n".join(self.lines())])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as a JSON document."""
@@ -205,14 +205,6 @@ class DomainProposals:
             "sensitivity": None if self.sensitivity is None else self.sensitivity.to_dict(),
             "caution": CAUTION,
         }
-
-
-def _text(header: list[str], rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in [header, *rows]
-    )
 
 
 GIVEN_DOMAINS, CLUSTERS, RANDOM = "given", "clusters", "random"

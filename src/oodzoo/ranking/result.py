@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, overload
 
-from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
 from oodzoo.core.packages import optional_package
+from oodzoo.core.tables import Table
 from oodzoo.core.text import (
     count,
     number,
@@ -19,7 +19,6 @@ from oodzoo.core.text import (
     significant,
     some_of,
     span,
-    text_table,
     unknown,
 )
 from oodzoo.tasks import Kind, Task, require_kind
@@ -124,7 +123,7 @@ class Row:
 
     def _repr_html_(self) -> str:
         shown = [[fold.domain, f"{fold.accuracy:.1f}"] for fold in self.folds]
-        return html_table(["held-out domain", "%"], shown, caption=repr(self))
+        return Table.of(["held-out domain", "%"], shown, caption=repr(self)).html()
 
 
 _TERMS = {
@@ -146,7 +145,7 @@ def ranking_as_text(rows: Sequence[Row], score: str, task: Kind) -> str:
         ]
         for row in rows
     ]
-    return text_table(columns, lines)
+    return Table.of(columns, lines).text()
 
 
 def ranking_as_html(
@@ -180,13 +179,13 @@ def ranking_as_html(
     ]
     if left_out:
         notes.append(f"Not ranked: {count(len(left_out), 'model')} ({some_of(list(left_out))}).")
-    return html_table(
+    return Table.of(
         [name for name, _ in shown],
         list(zip(*(cells for _, cells in shown), strict=True)),
         caption=f"{count(len(rows), 'model')} by {score}",
         notes=notes,
         left=("model",),
-    )
+    ).html()
 
 
 def _ranks(row: Row) -> str:

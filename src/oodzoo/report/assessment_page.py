@@ -9,6 +9,7 @@ from typing import Any, cast
 import oodzoo
 from oodzoo.combining.statements import shown_choice
 from oodzoo.core.io import write_tidily
+from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, significant, span, typed, without_folders
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError
 from oodzoo.predictor.assessment.advice import next_steps
@@ -20,14 +21,12 @@ from oodzoo.report.blocks import (
     Change,
     Changes,
     Chooser,
-    Column,
     Facts,
     Figure,
     Headline,
     Key,
     Measured,
     Section,
-    Table,
     Thumbnail,
     Tile,
 )

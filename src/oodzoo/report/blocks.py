@@ -1,109 +1,12 @@
-"""Building blocks of the page: sections, figures and tables with their CSV files."""
+"""Building blocks of the page: sections, figures, images and facts."""
 
 from __future__ import annotations
 
-import base64
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
 
-from oodzoo.core.text import MISSING, csv_cell, is_number, number, significant, span
+from oodzoo.core.tables import Table
 from oodzoo.report.chart import Chart, Drawing
-
-LONG = 30
-"""Tables with more rows than this start collapsed."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table; `title` is its name on the page, `key` that in the CSV file."""
-
-    title: str
-    key: str
-    digits: int | None = None
-    """Decimals of a number; None for three significant figures."""
-    text: bool = False
-    interval: bool = False
-    """Whether values are pairs (low, high); the CSV file has a column for each."""
-    shown: bool = True
-    """False for a column of the CSV file only."""
-
-    def order(self, value: Any) -> float | None:
-        """The number that a cell is sorted by, if there is one."""
-        first = value[0] if self.interval and value else value
-        return float(first) if not self.text and is_number(first) else None
-
-    def show(self, value: Any) -> str:
-        """A cell as text."""
-        if value is None:
-            return MISSING
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        if self.interval:
-            return span(*value, digits=self.digits or 0)
-        if isinstance(value, tuple):
-            return ", ".join(map(str, value))
-        if self.text or isinstance(value, str):
-            return str(value)
-        return significant(value) if self.digits is None else number(value, self.digits)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that can be sorted and saved as CSV; `ident` is also the name of the file."""
-
-    ident: str
-    caption: str
-    columns: list[Column]
-    rows: list[list[Any]]
-    head: int = 0
-    """The column that names each row."""
-
-    @property
-    def shown(self) -> list[tuple[int, Column]]:
-        return [(at, column) for at, column in enumerate(self.columns) if column.shown]
-
-    @property
-    def long(self) -> bool:
-        return len(self.rows) > LONG
-
-    def csv(self) -> str:
-        """All columns, with all digits."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\r\n")
-        keys = [
-            [f"{column.key}_low", f"{column.key}_high"] if column.interval else [column.key]
-            for column in self.columns
-        ]
-        writer.writerow(map(csv_cell, chain.from_iterable(keys)))
-        for row in self.rows:
-            cells = zip(self.columns, row, strict=True)
-            writer.writerow(chain.from_iterable(_csv_cells(*cell) for cell in cells))
-        return text.getvalue()
-
-    def link(self) -> str:
-        """The CSV file as a data URL."""
-        # spreadsheets recognise UTF-8 by the byte-order mark
-        content = base64.b64encode(self.csv().encode("utf-8-sig")).decode()
-        return f"data:text/csv;charset=utf-8;base64,{content}"
-
-
-def _csv_cells(column: Column, value: Any) -> list[Any]:
-    values = (value or (None, None)) if column.interval else (value,)
-    return [_csv_text(each) for each in values]
-
-
-def _csv_text(value: Any) -> Any:
-    if value is None:
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return csv_cell(";".join(map(str, value)))
-    return repr(value) if isinstance(value, float) else csv_cell(value)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from typing import Any
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import Row
 from oodzoo.combining.statements import FINE_TUNED, TITLES
+from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, duration, number, span
 from oodzoo.ranking.testbed.published import YOURS, Published
-from oodzoo.report.blocks import Column, Figure, Key, Section, Table
+from oodzoo.report.blocks import Figure, Key, Section
 from oodzoo.report.chart import (
     Chart,
     Drawing,

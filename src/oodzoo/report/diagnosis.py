@@ -8,20 +8,10 @@ from statistics import fmean
 from typing import Any
 
 from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, number, span
 from oodzoo.data.files import StoredFile, UnreadableImageError
-from oodzoo.report.blocks import (
-    Block,
-    Card,
-    Cards,
-    Chooser,
-    Column,
-    Figure,
-    Key,
-    Section,
-    Table,
-    Thumbnail,
-)
+from oodzoo.report.blocks import Block, Card, Cards, Chooser, Figure, Key, Section, Thumbnail
 from oodzoo.report.chart import (
     MOST_ROWS,
     Chart,

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, is_number, number
 from oodzoo.ranking.result import Ranking
-from oodzoo.report.blocks import Column, Figure, Key, Section, Table
+from oodzoo.report.blocks import Figure, Key, Section
 from oodzoo.report.chart import (
     MOST_ROWS,
     Chart,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, span
 from oodzoo.ranking.result import Ranking, Row
-from oodzoo.report.blocks import Column, Figure, Key, Section, Table
+from oodzoo.report.blocks import Figure, Key, Section
 from oodzoo.report.chart import (
     MOST_ROWS,
     Drawing,

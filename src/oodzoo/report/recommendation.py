@@ -14,9 +14,10 @@ from oodzoo.combining.statements import CHOICES, FINE_TUNED, TITLES, Advice, tit
 from oodzoo.combining.verdict import Recommended
 from oodzoo.core.options import total_cost
 from oodzoo.core.packages import install_hint
+from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, span
 from oodzoo.ranking.result import Ranking
-from oodzoo.report.blocks import Block, Change, Changes, Column, Figure, Key, Section, Table
+from oodzoo.report.blocks import Block, Change, Changes, Figure, Key, Section
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, mark
 from oodzoo.tasks.kinds import MEASURES, WORDS
 

@@ -13,8 +13,8 @@ from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.selection import SelectionSummary
 from oodzoo.combining.statements import shown_choice
 from oodzoo.core.errors import InputError
-from oodzoo.core.html import html_table
 from oodzoo.core.io import read_json, require_schema, structured, write_bytes
+from oodzoo.core.tables import Table
 from oodzoo.core.text import count, short_name, some_of
 from oodzoo.data.files import StoredFile
 from oodzoo.data.summary_rows import Spread
@@ -224,7 +224,7 @@ class Run:
     def _repr_html_(self) -> str:
         names = ["data", *(stage.name for stage in self.stages)]
         parts = {name: part for name in names if (part := getattr(self, name, None)) is not None}
-        return html_table(
+        return Table.of(
             ["stage", "result"],
             [
                 [name, repr(part).partition("(")[2].removesuffix(")")]
@@ -233,7 +233,7 @@ class Run:
             caption=self.command,
             notes=[] if self.evaluation is None else self.evaluation.findings()[:1],
             left=("result",),
-        )
+        ).html()
 
     def to_dict(self) -> Document:
         """Convert the run to a JSON document."""
@@ -260,11 +260,6 @@ class Run:
         }
         plain = {name: value for name, value in document.items() if name not in PARTS}
         return replace(structured(plain, cls, what), **parts)
-
-
-def _inside(text: str) -> str:
-    """What a repr says, without the name of the class."""
-    return text.partition("(")[2].removesuffix(")")
 
 
 PARTS: dict[str, Callable[[Document], Any]] = {

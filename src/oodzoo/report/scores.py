@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from oodzoo.combining.selection import ModelSelection, SelectionSummary
+from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, significant, span
 from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
-from oodzoo.report.blocks import Column, Figure, Section, Table
+from oodzoo.report.blocks import Figure, Section
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, percent
 from oodzoo.tasks.kinds import WORDS
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.html import html_table
 from oodzoo.core.io import shown
+from oodzoo.core.tables import Table
 from oodzoo.core.text import (
     count,
     number,
@@ -489,9 +489,9 @@ def _as_html(
         cells = ["" if n is None else number(n) for n in counts]
         rows.append([model, *cells, "" if time is None else significant(time)])
     listed = [f"{domain} ({images:,})" for domain, images in domains.items()]
-    return html_table(
+    return Table.of(
         ["model", "features", "logits", "parameters", "ms / image"],
         rows,
         caption=f"{name}: {count(len(rows), 'model')}, {count(sum(domains.values()), 'image')}",
         notes=[f"{count(len(domains), 'domain')}: {some_of(listed, 10)}; {outputs}."],
-    )
+    ).html()

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from oodzoo.report.figures import Plot
 from collections.abc import Iterable
 
-from oodzoo.core.html import html_table
-from oodzoo.core.text import number, plain, text_table
+from oodzoo.core.tables import Table
+from oodzoo.core.text import number, plain
 from oodzoo.tasks.kinds import WORDS
 
 
@@ -375,19 +375,18 @@ def rows_as_text(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> s
     if len(domains) <= MOST_DOMAINS:
         columns += domains
     lines = [[name, *map(plain, cells)][: len(columns)] for name, *cells in table]
-    shown = text_table(columns, lines)
-    return "\n".join([shown, *notes])
+    return "\n".join([Table.of(columns, lines).text(), *notes])
 
 
 def rows_as_html(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> str:
     """Return a table with the main metric of each row, on average and on each test domain."""
     domains, table = _cells(rows)
-    return html_table(
+    return Table.of(
         ["", "average", *domains],
         table,
         caption=f"{WORDS[task].metric.heading} on each held-out domain",
-        notes=notes,
-    )
+        notes=list(notes),
+    ).html()
 
 
 def _cells(rows: Mapping[str, Row]) -> tuple[list[str], list[list[str]]]:

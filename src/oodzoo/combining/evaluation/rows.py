@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
+from oodzoo.core.tables import Table
 from oodzoo.core.text import count, number, short_name, some_of
 from oodzoo.tasks import Kind
 from oodzoo.tasks.metrics import metric, second_metric
@@ -208,12 +208,12 @@ class Row:
             for domain, cell in self.cells.items()
         ]
         metric = f"{self.metric.replace('_', ' ')}, %"
-        return html_table(
+        return Table.of(
             ["test domain", metric, "features", "models"],
             table,
             caption=f"{number(self.average, 1)} % on average",
             left=("models",),
-        )
+        ).html()
 
     @property
     def measures(self) -> tuple[str, ...]:

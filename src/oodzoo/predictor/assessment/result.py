@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
+from oodzoo.core.tables import Table
 from oodzoo.core.text import count, number, significant, span
 from oodzoo.data.files import ImageFile
 from oodzoo.predictor.parts import Provenance
@@ -460,20 +460,10 @@ class TestResult:
         )
 
     def __str__(self) -> str:
-        columns, rows = self.table()
-        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-        lines = [
-            "  ".join(
-                f"{cell:{'<' if not at else '>'}{width}}"
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
-            ).rstrip()
-            for row in (columns, *rows)
-        ]
-        return "\n".join([*lines, *self.findings()])
+        return "\n".join([Table.of(*self.table()).text(), *self.findings()])
 
     def _repr_html_(self) -> str:
-        columns, rows = self.table()
-        return html_table(columns, rows, caption=repr(self), notes=self.findings())
+        return Table.of(*self.table(), caption=repr(self), notes=self.findings()).html()
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The metrics by domain: headings, and rows of text."""

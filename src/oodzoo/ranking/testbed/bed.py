@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.core.html import html_table
 from oodzoo.core.io import structured
-from oodzoo.core.text import MISSING, count, number, short_name, span, text_table, unknown
+from oodzoo.core.tables import Table
+from oodzoo.core.text import MISSING, count, number, short_name, span, unknown
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.ranking.testbed.agreement import (
     Agreement,
@@ -213,7 +213,7 @@ class TestBed:
         ]
 
     def __str__(self) -> str:
-        return text_table(*self.table())
+        return Table.of(*self.table()).text()
 
     def __repr__(self) -> str:
         size = f"{count(len(self.models), 'model')}, {count(len(self), 'score')}"
@@ -222,11 +222,11 @@ class TestBed:
         return f"TestBed({short_name(self.name)!r}: {size}{best})"
 
     def _repr_html_(self) -> str:
-        return html_table(
+        return Table.of(
             *self.table(),
             caption=f"{self.name}: {count(len(self.models), 'model')}",
             notes=["Weighted tau: agreement with the accuracy. Regret: accuracy lost, in points."],
-        )
+        ).html()
 
     @property
     def metrics(self) -> dict[str, float]:

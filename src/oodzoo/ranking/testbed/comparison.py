@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.html import html_table
 from oodzoo.core.io import json_bytes, read_json, require_schema, write_tidily
-from oodzoo.core.text import count, number, some_of, text_table
+from oodzoo.core.tables import Table
+from oodzoo.core.text import count, number, some_of
 from oodzoo.ranking.testbed.agreement import (
     Difference,
     behind,
@@ -121,7 +121,7 @@ class Comparison:
         ]
 
     def __str__(self) -> str:
-        return text_table(*self.table())
+        return Table.of(*self.table()).text()
 
     def __repr__(self) -> str:
         size = f"{count(len(self.beds), 'data set')}, {count(len(self.means), 'score')}"
@@ -129,7 +129,8 @@ class Comparison:
         return f"Comparison({size}{best})"
 
     def _repr_html_(self) -> str:
-        return html_table(*self.table(), caption=f"Means over {some_of(list(self.beds), 6)}")
+        caption = f"Means over {some_of(list(self.beds), 6)}"
+        return Table.of(*self.table(), caption=caption).html()
 
     def plot(self) -> Plot:
         """Plot each score against accuracy: a row of panels for each data set."""
