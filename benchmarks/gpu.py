@@ -25,9 +25,9 @@ import oodzoo
 from oodzoo.extraction.forward import Job, run_jobs
 from oodzoo.extraction.source import ArraySource
 from oodzoo.linear.moments import Moments, domain_moments
-from oodzoo.ranking.folds import leave_one_domain_out
-from oodzoo.ranking.ridge import Transfer
 from oodzoo.ranking.scores.registry import compute_score
+from oodzoo.ranking.transfer import ModelMoments, Transfer
+from oodzoo.ranking.zood import leave_one_domain_out
 from oodzoo.store.table import SHARD_ROWS
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.spec import ModelSpec
@@ -100,8 +100,9 @@ def rank_at_full_size() -> None:
 
     def rank() -> None:
         moments = {d: Moments.stream(shards(d), N_CLASSES, device="cuda") for d in data}
-        Transfer.of(moments)
-        leave_one_domain_out(moments, shards, device="cuda")
+        read = ModelMoments(moments, shards, device="cuda")
+        Transfer.of(read)
+        leave_one_domain_out(read)
 
     rank()
     base, ours = seconds(floor), seconds(rank)

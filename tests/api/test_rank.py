@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from tests.oracles import folds as regressions
 from tests.oracles import unseen as oracle
 from tests.oracles.intervals import new_domain_interval, pareto_optimal
-from tests.ranking.data import Arrays, Data, by_domain, moments_of, saved, simulate_models
+from tests.ranking.data import Arrays, Data, by_domain, read, saved, simulate_models
 
 import oodzoo
 from oodzoo.extraction.source import StoreSource
-from oodzoo.ranking.folds import leave_one_domain_out
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.zood import leave_one_domain_out
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import update_local, writing
 
@@ -277,7 +277,7 @@ def test_scores_are_weighted_means_over_domains(score: str) -> None:
             assert row.score == pytest.approx(getattr(row, score))
     paper = oodzoo.rank(*sample, score="zood", stability="paper")  # the printed formula
     data = by_domain(*sample)["a"]
-    folds = leave_one_domain_out(moments_of(data, 3), lambda d: [data[d]], stability="paper")
+    folds = leave_one_domain_out(read(data), stability="paper")
     expected = np.mean([f.discriminability + f.spread_ratio * f.stability for f in folds])
     assert paper["a"].score == pytest.approx(expected)
 

@@ -14,18 +14,18 @@ from numpy.typing import NDArray
 from tests.oracles import agreement as agreement_oracle
 from tests.oracles import folds as regressions
 from tests.oracles import unseen as oracle
-from tests.ranking.data import Arrays, Data, by_domain, lacking, moments_of, simulate_models
+from tests.ranking.data import Arrays, Data, by_domain, lacking, read, simulate_models
 
 import oodzoo
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.linear import fit_head
-from oodzoo.ranking.folds import Stability, leave_one_domain_out
-from oodzoo.ranking.ridge import RIDGES, Transfer
 from oodzoo.ranking.terms import (
     Labels,
     Terms,
     unseen_scores,
 )
+from oodzoo.ranking.transfer import RIDGES, Transfer
+from oodzoo.ranking.zood import Stability, leave_one_domain_out
 
 quick = settings(max_examples=50, deadline=None)
 seeds = st.integers(0, 10_000)
@@ -67,9 +67,8 @@ def test_equals_its_formula(
 
 
 def terms_of(data: Data, stability: Stability = "robust") -> Terms:
-    moments = moments_of(data, 3)
-    folds = leave_one_domain_out(moments, lambda name: [data[name]], stability=stability)
-    return Terms(folds, Transfer.of(moments), 3, stability)
+    folds = leave_one_domain_out(read(data), stability=stability)
+    return Terms(folds, Transfer.of(read(data)), stability)
 
 
 @pytest.mark.parametrize("stability", ["robust", "paper"])

@@ -12,27 +12,32 @@ from sklearn.metrics import average_precision_score, r2_score
 from tests.oracles import bayes
 from tests.oracles import folds as oracle
 from tests.oracles import unseen as skills_oracle
-from tests.ranking.data import CASES, ODD_CASES, Data, folds_of, moments_of, moved, simulate_domains
+from tests.ranking.data import (
+    CASES,
+    ODD_CASES,
+    Data,
+    folds_of,
+    moments_of,
+    moved,
+    read,
+    simulate_domains,
+)
 
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.source import ArraySource
-from oodzoo.ranking.folds import Fold, Stability, leave_one_domain_out, leave_two_domains_out
-from oodzoo.ranking.inputs import Inputs, read_inputs
-from oodzoo.ranking.ridge import RIDGES, Transfer, into
+from oodzoo.ranking.transfer import RIDGES, ModelMoments, Transfer, into, read_moments
+from oodzoo.ranking.zood import Fold, Stability, leave_one_domain_out, leave_two_domains_out
 from oodzoo.tasks import Kind
 
 STABILITIES: tuple[Stability, ...] = ("robust", "paper")
 
 
 def folds_as(data: Data, stability: Stability, device: str | None = None) -> list[Fold]:
-    moments = moments_of(data, 3, device)
-    return leave_one_domain_out(
-        moments, lambda name: [data[name]], stability=stability, device=device
-    )
+    return leave_one_domain_out(read(data, 3, device), stability=stability)
 
 
 def two_out(data: Data, n_classes: int = 3) -> dict[str, list[Fold]]:
-    return leave_two_domains_out(moments_of(data, n_classes), lambda name: [data[name]])
+    return leave_two_domains_out(read(data, n_classes))
 
 
 def others(data: Data, name: str) -> Data:
@@ -174,8 +179,9 @@ def test_what_does_not_fit_together() -> None:
         (moments, narrow, "moments have 5 features, but the shards have 4"),
         (odd, {}, "domain 'a' has 5 features and 3 classes, but domain 'd' has 4 and"),
     ]:
+        odd_read = ModelMoments(domains, lambda d, of=shards: [of[d]] if d in of else [])  # type: ignore[misc]
         with pytest.raises(InputError, match=says):
-            leave_one_domain_out(domains, lambda d, of=shards: [of[d]] if d in of else [])  # type: ignore[misc]
+            leave_one_domain_out(odd_read)
     with pytest.raises(InputError, match=r"at least 3 domains are needed .* got 2: 'a', 'b'"):
         two_out(data)
     with pytest.raises(InputError, match="unknown stability 'mild'; expected one of robust, paper"):
@@ -230,7 +236,7 @@ def test_the_scale_of_stability() -> None:
 @pytest.mark.parametrize("case", ODD_CASES)
 def test_transfer_equals_its_formula(case: str, device: str | None) -> None:
     data = ODD_CASES[case]()
-    transfer = Transfer.of(moments_of(data, 3, device))
+    transfer = Transfer.of(read(data, 3, device))
     assert transfer.domains == tuple(data)
     for row, source in enumerate(data):
         for column, target in enumerate(data):
@@ -288,12 +294,11 @@ def source_of(data: Data, groups: Sequence[Any] | None = None) -> ArraySource:
     return ArraySource({"net": features}, labels, domains, groups)
 
 
-def results(read: Inputs, device: str | None = None) -> dict[str, Any]:
-    options: dict[str, Any] = {"training": read.training, "n_features": read.n_features}
-    folds = leave_one_domain_out(read.moments, read.shards, device=device, **options)
-    for each in leave_two_domains_out(read.moments, read.shards, device=device, **options).values():
+def results(read: ModelMoments) -> dict[str, Any]:
+    folds = leave_one_domain_out(read)
+    for each in leave_two_domains_out(read).values():
         folds += each
-    found = {"skills": Transfer.of(read.moments, read.training, read.n_features).skills}
+    found = {"skills": Transfer.of(read).skills}
     for name in ("discriminability", "stability", "stability_slope", "shrinkage", "evidence",
                  "training_evidence", "ridge", "metric", "alpha", "beta"):  # fmt: skip
         found[name] = np.array([getattr(fold, name) for fold in folds], float)
@@ -305,12 +310,12 @@ def results(read: Inputs, device: str | None = None) -> dict[str, Any]:
 @pytest.mark.parametrize("case", FEW)
 def test_coordinates_change_no_result(case: str, device: str | None) -> None:
     source = source_of(FEW[case]())
-    few, all_features = (read_inputs(source, "net", device, compact=c) for c in (True, False))
+    few, all_features = (read_moments(source, "net", device, compact=c) for c in (True, False))
     n = sum(len(source.labels(domain)) for domain in "abc")
     assert few.moments["a"].n_features <= n < all_features.moments["a"].n_features
     assert few.n_features == all_features.n_features == all_features.moments["a"].n_features
-    expected = results(all_features, device)
-    for name, values in results(few, device).items():
+    expected = results(all_features)
+    for name, values in results(few).items():
         np.testing.assert_allclose(values, expected[name], rtol=1e-7, atol=1e-9, err_msg=name)
 
 
@@ -331,8 +336,7 @@ def simulate(kind: Kind, d: int, sizes: Sequence[int], seed: int = 0) -> Data:
 
 
 def folds_of_kind(data: Data, kind: Kind, device: str | None = None) -> list[Fold]:
-    moments = moments_of(data, 3, device)
-    return leave_one_domain_out(moments, lambda name: [data[name]], kind=kind, device=device)
+    return leave_one_domain_out(read(data, 3, device), kind=kind)
 
 
 def stacked(data: Data) -> tuple[Any, Any]:
@@ -391,7 +395,7 @@ def test_folds_of_other_tasks(
 @pytest.mark.parametrize("d", [6, 90])
 def test_a_test_domain_of_another_task_is_set_aside(kind: Kind, d: int) -> None:
     data = simulate(kind, d, (40, 30, 35, 25))
-    both = leave_two_domains_out(moments_of(data, 3), lambda name: [data[name]], kind=kind)
+    both = leave_two_domains_out(read(data), kind=kind)
     for test, folds in both.items():
         for fold, expected in zip(folds, folds_of_kind(others(data, test), kind), strict=True):
             assert fold.evidence == pytest.approx(expected.evidence, rel=1e-9)

@@ -16,7 +16,7 @@ from oodzoo.ranking.intervals import (
     largest_t_quantile,
     new_domain_interval,
 )
-from oodzoo.ranking.rows import pareto_front
+from oodzoo.ranking.terms import pareto_front
 
 Floats = NDArray[np.float64]
 seeds = st.integers(0, 10_000)

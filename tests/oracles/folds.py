@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.oracles.unseen import Domains, centred, one_hot, ridge_regression, skill
 
-from oodzoo.ranking.ridge import RIDGES
+from oodzoo.ranking.transfer import RIDGES
 
 Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]

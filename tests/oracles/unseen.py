@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.oracles import bayes
 
-from oodzoo.ranking.ridge import RIDGES
+from oodzoo.ranking.transfer import RIDGES
 
 Floats = NDArray[np.float64]
 Domains = Mapping[str, tuple[Floats, NDArray[np.int64]]]

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 import oodzoo
 from oodzoo.extraction.importing import import_features
 from oodzoo.linear.moments import Moments
-from oodzoo.ranking.folds import Fold, leave_one_domain_out
+from oodzoo.ranking.transfer import ModelMoments
+from oodzoo.ranking.zood import Fold, leave_one_domain_out
 
 Data = dict[str, tuple[NDArray[Any], NDArray[Any]]]
 Arrays = dict[str, NDArray[np.float64]]
@@ -38,9 +39,13 @@ def moments_of(data: Data, n_classes: int, device: str | None = None) -> dict[st
     return {name: Moments.of(*data[name], n_classes, device=device) for name in data}
 
 
+def read(data: Data, n_classes: int = 3, device: str | None = None) -> ModelMoments:
+    moments = moments_of(data, n_classes, device)
+    return ModelMoments(moments, lambda name: [data[name]], device=device)
+
+
 def folds_of(data: Data, n_classes: int = 3, device: str | None = None) -> list[Fold]:
-    domains = moments_of(data, n_classes, device)
-    return leave_one_domain_out(domains, lambda name: [data[name]], device=device)
+    return leave_one_domain_out(read(data, n_classes, device))
 
 
 def dominated() -> Data:

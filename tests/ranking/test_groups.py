@@ -14,10 +14,9 @@ from tests.ranking.data import Arrays, Data, folds_of, simulate_models
 
 import oodzoo
 from oodzoo.extraction.source import ArraySource
-from oodzoo.ranking.folds import Fold, leave_one_domain_out, leave_two_domains_out
-from oodzoo.ranking.inputs import Inputs, read_inputs
 from oodzoo.ranking.ranker import rank_for_test_domains
-from oodzoo.ranking.ridge import RIDGES, Transfer
+from oodzoo.ranking.transfer import RIDGES, ModelMoments, Transfer, read_moments
+from oodzoo.ranking.zood import Fold, leave_one_domain_out, leave_two_domains_out
 
 Groups = list[str | None]
 Grouped = tuple[Arrays, NDArray[np.int64], NDArray[Any], Groups]
@@ -47,17 +46,16 @@ def whole(data: Grouped, domain: str) -> oracle.Part:
     return features["a"][domains == domain], y[domains == domain]
 
 
-def inputs(data: Grouped) -> Inputs:
-    return read_inputs(ArraySource(*data), "a", None)
+def inputs(data: Grouped) -> ModelMoments:
+    return read_moments(ArraySource(*data), "a", None)
 
 
 def folds_without_groups(data: Grouped) -> dict[str, list[tuple[Fold, Data]]]:
     """Folds for no test domain, "", and for each, with the samples that they train on."""
     read = inputs(data)
-    options: Any = {"training": read.training, "n_features": read.n_features}
-    found = {"": leave_one_domain_out(read.moments, read.shards, **options)}
+    found = {"": leave_one_domain_out(read)}
     if len(read.moments) > 3:
-        found |= leave_two_domains_out(read.moments, read.shards, **options)
+        found |= leave_two_domains_out(read)
     return {
         test: [(fold, trained_on(data, [*([test] if test else []), fold.domain])) for fold in folds]
         for test, folds in found.items()
@@ -107,8 +105,7 @@ def test_rankings_are_made_of_these_folds() -> None:
     features, y, domains, groups = data
     rankings = rank_for_test_domains(features, y, domains, groups=groups)
     rankings[""] = oodzoo.rank(features, y, domains, groups=groups)
-    read = inputs(data)
-    skill = Transfer.of(read.moments, read.training).skill()
+    skill = Transfer.of(inputs(data)).skill()
     assert rankings[""]["a"].transfer == pytest.approx(100 * skill)
     for test, folds in folds_without_groups(data).items():
         row = rankings[test]["a"]

@@ -10,7 +10,7 @@ from tests.maths.test_folds import simulate, skill_of, stacked
 from tests.oracles import unseen as oracle
 
 import oodzoo
-from oodzoo.ranking.ridge import RIDGES
+from oodzoo.ranking.transfer import RIDGES
 from oodzoo.tasks import Kind
 
 KINDS: tuple[Kind, ...] = ("regression", "multilabel")

@@ -31,17 +31,34 @@ from oodzoo.core.options import ModelLimitOptions, ModelLimits, require_known
 from oodzoo.core.text import count, did_you_mean, some_of
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import Features, FeatureSource, StoreSource, as_source, groups_of
+from oodzoo.extraction.source import (
+    Arrays,
+    Features,
+    FeatureSource,
+    StoreSource,
+    as_source,
+    groups_of,
+)
 from oodzoo.extraction.target import Target, TargetImages, as_target
 from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
 from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.linear.moments import VERSION as MOMENTS_VERSION
-from oodzoo.linear.moments import Moments, domain_moments, merge
+from oodzoo.linear.moments import domain_moments, merge
 from oodzoo.ranking import constraints as constraint
 from oodzoo.ranking import scores
-from oodzoo.ranking.folds import (
-    Fold,
+from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.scores import Score
+from oodzoo.ranking.terms import (
+    ALL_FOLD_SCORES,
+    Predictions,
+    Terms,
+    build_ranking,
+    fold_scores,
+    without_domain,
+)
+from oodzoo.ranking.transfer import RIDGES, RidgePath, SharedGroups, Transfer, read_moments
+from oodzoo.ranking.zood import (
     Known,
     Stability,
     leave_one_domain_out,
@@ -50,18 +67,9 @@ from oodzoo.ranking.folds import (
     require_stability,
     unpack,
 )
-from oodzoo.ranking.inputs import Inputs, SharedGroups, read_inputs
-from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.ridge import RIDGES, RidgePath, Transfer
-from oodzoo.ranking.rows import build_ranking
-from oodzoo.ranking.scores import Score
-from oodzoo.ranking.terms import ALL_FOLD_SCORES, Predictions, Terms, fold_scores, without_domain
 from oodzoo.tasks import Task
 
 ScoreFunction = Callable[..., float]
-
-_Results = tuple[list[Fold], Transfer]
-"""Folds of a model, and its transfer between all domains."""
 
 
 def rank(
@@ -155,13 +163,18 @@ def rank(
         raise InputError(f"images of the target are for the score 'unseen' only, got {name!r}")
     facts = extent(source) | {"models": list(models), "score": name}
     with Stage(listener, "ranking", **facts) as stage:
-        results = {}
+        terms = {}
         for number, model in enumerate(models):
             stage.progress(number, len(models))
-            results[model] = _folds(source, model, stability, device)
-        if name in ("zood", "discriminability"):
-            _warn_of_noise(results)
-        terms = _terms(source, results, stability, source.domains)
+            terms[model] = _terms(source, model, stability, device)[""]
+        vague = [m for m, each in terms.items() if any(fold.unconverged for fold in each.folds)]
+        if vague and name in ("zood", "discriminability"):
+            warnings.warn(
+                f"{count(len(vague), 'model')} ({some_of(vague)}): too few samples to determine "
+                "the noise of some classes, so discriminability is uncertain; add samples, or use "
+                "the default score",
+                stacklevel=2,
+            )
         predicted = None
         if images is not None:
             each = [_predicted(source, model, images, terms[model], device) for model in models]
@@ -219,14 +232,13 @@ def rank_for_test_domains(
     SharedGroups(source).warn(held_out_together=2)
     given = dict(domain_weights or {})
     normalised_weights(source.domains, given)
-    results: dict[str, dict[str, _Results]] = {test: {} for test in source.domains}
-    for model in source.models:
-        for test, each in _folds_by_test(source, model, stability, device).items():
-            results[test][model] = each
+    found = {
+        model: _terms(source, model, stability, device, by_test=True) for model in source.models
+    }
     rankings = {}
-    for test, found in results.items():
+    for test in source.domains:
         others = [domain for domain in source.domains if domain != test]
-        terms = _terms(source, found, stability, others)
+        terms = {model: each[test] for model, each in found.items()}
         kept = {domain: given[domain] for domain in others if domain in given}
         weights = normalised_weights(others, kept)
         rankings[test] = build_ranking(source, terms, chosen, weights, {}, device)
@@ -246,8 +258,7 @@ def orders_for_test_domains(
         rankings = rank_for_test_domains(source, score=score, device=device)
         return {test: [row.model for row in each.rows] for test, each in rankings.items()}
     require_classes_to_tell_apart(source)
-    found = {model: _folds(source, model, "robust", device) for model in source.models}
-    terms = list(_terms(source, found, "robust", source.domains).values())
+    terms = [_terms(source, model, "robust", device)[""] for model in source.models]
     orders = {}
     for at, test in enumerate(source.domains):
         scores = without_domain(terms, at)
@@ -289,22 +300,6 @@ def require_score_of_task(score: str | Score, task: Task) -> None:
     )
 
 
-def _terms(
-    source: FeatureSource,
-    results: Mapping[str, _Results],
-    stability: Stability,
-    domains: Sequence[str],
-) -> dict[str, Terms]:
-    n_classes = len(source.classes)
-    if source.task.is_classification:
-        # Count only classes of these domains: classes found only in a test domain must not leak.
-        n_classes = len(np.unique(np.concatenate([source.labels(domain) for domain in domains])))
-    return {
-        model: Terms(folds, transfer, n_classes, stability, source.task)
-        for model, (folds, transfer) in results.items()
-    }
-
-
 def _predicted(
     source: FeatureSource, model: str, target: Target, terms: Terms, device: str | None
 ) -> dict[str, NDArray[np.int64]]:
@@ -326,133 +321,78 @@ def _predicted(
     return source.cached("target", [model], compute, settings=settings)
 
 
-def _folds(
+def _terms(
     source: FeatureSource,
     model: str,
     stability: Stability,
     device: str | None,
-    known: Known | None = None,
-    transfers: list[Transfer] | None = None,
-) -> _Results:
-    """The folds of each held-out domain; with `known` and `transfers`, if there are any already."""
-
-    def compute(read: Inputs, transfers: list[Transfer]) -> list[Fold]:
-        return leave_one_domain_out(
-            read.moments,
-            read.shards,
-            training=read.training if read.groups else None,
-            n_features=read.n_features,
-            stability=stability,
-            kind=source.task.kind,
-            device=device,
-            known=known,
-        )
-
-    folds, (transfer,) = _cached(source, model, compute, stability, device, transfers)
-    return folds, transfer
-
-
-def _folds_by_test(
-    source: FeatureSource, model: str, stability: Stability, device: str | None
-) -> dict[str, _Results]:
-    def compute(read: Inputs, transfers: list[Transfer]) -> list[Fold]:
-        known: Known = {}
-        both = leave_two_domains_out(
-            read.moments,
-            read.shards,
-            training=read.training if read.groups else None,
-            n_features=read.n_features,
-            stability=stability,
-            kind=source.task.kind,
-            device=device,
-            known=known,
-        )
-        warned = merge(read.moments.values()).centred is not None
-        if isinstance(source, StoreSource) and not warned:
-            # it keeps them, and a ranking of all domains mostly follows
-            shared = transfers if len(transfers) == 1 else None
-            _folds(source, model, stability, device, known, shared)
-        return [fold for folds in both.values() for fold in folds]
-
-    folds, transfers = _cached(source, model, compute, stability, device, by_test=True)
-    each = len(source.domains) - 1
-    return {
-        test: (folds[at * each :][:each], transfers[at if len(transfers) > 1 else 0])
-        for at, test in enumerate(source.domains)
-    }
-
-
-def _cached(
-    source: FeatureSource,
-    model: str,
-    compute: Callable[[Inputs, list[Transfer]], list[Fold]],
-    stability: Stability,
-    device: str | None,
-    transfers: list[Transfer] | None = None,
     *,
     by_test: bool = False,
-) -> tuple[list[Fold], list[Transfer]]:
-    """Compute folds and transfer, or read them from the cache.
+) -> dict[str, Terms]:
+    """Folds and transfer of a model, computed or from the cache; `by_test` for each test domain.
 
     There is one transfer for all test domains, unless groups of a test domain are in others, too.
     What gives a warning is computed each time.
     """
-    groups = SharedGroups(source).settings
-    by_output = source.task.kind == "regression"
-    warned: list[str] = []
+    task, groups, is_warned = source.task, SharedGroups(source).settings, False
+    options = f"{stability}, {MOMENTS_VERSION}{groups}"
+    if not task.is_classification:
+        options += f", {task.kind}"
 
-    def packed() -> dict[str, NDArray[Any]]:
+    def compute() -> Arrays:
+        nonlocal is_warned
         n = sum(len(source.labels(domain)) for domain in source.domains)
         with blas_threads(n * source.facts(model).feature_dim, LARGE_PRODUCT):
-            return computed()
+            read = read_moments(source, model, device, compact=stability == "robust")
+            total = merge(read.moments.values())
+            if total.centred is not None:
+                is_warned = True
+                warnings.warn(
+                    f"model {model!r}: the mean of the features is {total.offset_ratio:.1g} times "
+                    "their spread, so a model without intercept may ignore the features; centre or "
+                    "standardise them",
+                    stacklevel=2,
+                )
 
-    def computed() -> dict[str, NDArray[Any]]:
-        read = read_inputs(source, model, device, compact=stability == "robust")
-        warned.extend(_warn_of_offset(model, read.moments))
-        unseen: list[list[str]] = (
-            [[test] for test in source.domains] if by_test and groups else [[]]
-        )
-        found = transfers or [
-            Transfer.of(
-                read.moments, read.training, read.n_features, unseen=each, by_output=by_output
-            )
-            for each in unseen
-        ]
-        return pack(compute(read, found)) | {"skills": np.stack([t.skills for t in found])}
+            def transfers(*unseen: Sequence[str]) -> Arrays:
+                by_output = task.kind == "regression"
+                found = [Transfer.of(read, unseen=each, by_output=by_output) for each in unseen]
+                return {"skills": np.stack([each.skills for each in found])}
 
-    kind = "" if source.task.is_classification else f", {source.task.kind}"
-    settings = f"{'by test, ' if by_test else ''}{stability}, {MOMENTS_VERSION}{groups}{kind}"
+            known: Known = {}
+
+            def left_out() -> Arrays:
+                each = leave_one_domain_out(read, stability=stability, kind=task.kind, known=known)
+                return pack(each)
+
+            if not by_test:
+                return left_out() | transfers(())
+            both = leave_two_domains_out(read, stability=stability, kind=task.kind, known=known)
+            skills = transfers(*([test] for test in source.domains)) if groups else transfers(())
+            if isinstance(source, StoreSource) and not is_warned:
+                # it keeps them, and a ranking of all domains mostly follows
+                source.cached(
+                    "folds",
+                    [model],
+                    lambda: left_out() | (transfers(()) if groups else skills),
+                    settings=options,
+                )
+            return pack([fold for folds in both.values() for fold in folds]) | skills
+
+    settings = f"by test, {options}" if by_test else options
     arrays = dict(
-        source.cached("folds", [model], packed, settings=settings, keep=lambda _: not warned)
+        source.cached("folds", [model], compute, settings=settings, keep=lambda _: not is_warned)
     )
-    names = tuple(source.domains)
-    kept = [Transfer(names, skills) for skills in arrays.pop("skills")]
-    return unpack(arrays), kept
-
-
-def _warn_of_noise(results: Mapping[str, _Results]) -> None:
-    """Warn of models with discriminabilities that the data do not determine."""
-    vague = [m for m, (folds, _) in results.items() if any(fold.unconverged for fold in folds)]
-    if vague:
-        warnings.warn(
-            f"{count(len(vague), 'model')} ({some_of(vague)}): too few samples to determine the "
-            "noise of some classes, so discriminability is uncertain; add samples, or use the "
-            "default score",
-            stacklevel=3,
-        )
-
-
-def _warn_of_offset(model: str, moments: Mapping[str, Moments]) -> list[str]:
-    """Warn of features whose mean is far larger than their spread; return the warnings."""
-    total = merge(moments.values())
-    if total.centred is None:
-        return []
-    message = (
-        f"model {model!r}: the mean of the features is {total.offset_ratio:.1g} times their "
-        "spread, so a model without intercept may ignore the features; centre or standardise them"
-    )
-    warnings.warn(message, stacklevel=2)
-    return [message]
+    skills = arrays.pop("skills")
+    transfer = [Transfer(tuple(source.domains), each) for each in skills]
+    folds = unpack(arrays)
+    if not by_test:
+        return {"": Terms(folds, transfer[0], stability, task)}
+    each = len(source.domains) - 1
+    return {
+        test: Terms(folds[at * each :][:each], transfer[at % len(transfer)], stability, task)
+        for at, test in enumerate(source.domains)
+    }
 
 
 def normalised_weights(

@@ -1,4 +1,4 @@
-r"""Terms of scores: from folds, from the transfer between domains, from agreement on the target.
+r"""From folds to the rows of a ranking: scores of models, agreement on a target, what to expect.
 
 The default score, "unseen", says how well a model is expected to do on an unseen domain. Two
 estimates that err differently are combined:
@@ -6,9 +6,9 @@ estimates that err differently are combined:
 - the *evidence* of all domains together (LogME): how well the labels can be learned from the
   features at all. It pools the samples of all domains, so it varies little, but it does not see
   whether what is learned carries over to another domain;
-- the *transfer* between domains (:mod:`oodzoo.ranking.ridge`): how well each domain alone predicts
-  every other one. It sees the shift, but varies more, since domains are few. Each pair of domains
-  ranks the models; the mean rank is used, so that no pair dominates.
+- the *transfer* between domains (:mod:`oodzoo.ranking.transfer`): how well each domain alone
+  predicts every other one. It sees the shift, but varies more, since domains are few. Each pair of
+  domains ranks the models; the mean rank is used, so that no pair dominates.
 
 Both are standardised over the models to mean 0 and variance 1. The transfer is weighted by its
 reliability r, the intraclass correlation of the ranks: how well the order by one pair of domains
@@ -43,17 +43,23 @@ It is assumed that the target has the classes of the labelled domains.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from oodzoo.core.errors import InputError
 from oodzoo.extraction.source import FeatureSource
-from oodzoo.ranking.folds import Fold, Stability
-from oodzoo.ranking.intervals import covariance_of_means
-from oodzoo.ranking.ridge import Transfer, into, mean_into
+from oodzoo.ranking.intervals import Comparison, covariance_of_means, new_domain_interval
+from oodzoo.ranking.result import FoldRow, Ranking, Row
+from oodzoo.ranking.scores import Score
+from oodzoo.ranking.scores.registry import compute_scores
+from oodzoo.ranking.transfer import Transfer, into, mean_into
+from oodzoo.ranking.zood import Fold, Stability
 from oodzoo.tasks import CLASSIFICATION, Kind, Task
 
 Floats = NDArray[np.float64]
@@ -140,13 +146,19 @@ def standardised(values: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Terms:
-    """The folds of one model over some domains, with the weights of the ZooD score."""
+    """What is known of one model: its folds over some domains, and the transfer between them."""
 
     folds: list[Fold]
     transfer: Transfer
-    n_classes: int
     stability: Stability
     task: Task = CLASSIFICATION
+
+    @cached_property
+    def n_classes(self) -> int:
+        """Classes of these domains, or outputs; classes found only in a test domain do not leak."""
+        if self.task.is_classification:
+            return len(np.unique(np.concatenate([fold.labels for fold in self.folds])))
+        return int(self.folds[0].labels.shape[1])
 
     @property
     def domains(self) -> list[str]:
@@ -222,7 +234,11 @@ def score_table(terms: Sequence[Terms], score: str, weights: Floats) -> ScoreTab
         values = np.where(np.isnan(values), np.array(means)[:, None], values)
     else:
         values = np.stack([t.values(score) for t in terms])
-    rest = np.stack([_mean_without(values, weights, i) for i in range(len(weights))], axis=1)
+    rest = np.empty_like(values)
+    for i in range(len(weights)):  # plain means, if the other domains have no weight
+        shares = np.delete(weights, i)
+        shares = shares if shares.sum() > 0 else np.ones_like(shares)
+        rest[:, i] = (np.delete(values, i, axis=1) * (shares / shares.sum())).sum(axis=1)
     # not a matrix product, whose rounding depends on the number of models
     return ScoreTable((values * weights).sum(axis=1), values, rest)
 
@@ -264,33 +280,6 @@ def _unseen(
     return unseen_scores(evidence, skills[:, sources, targets], shares)
 
 
-def _mean_without(values: Floats, weights: Floats, at: int) -> Floats:
-    """Weighted mean over all domains but one; plain, if the others have no weight."""
-    kept, shares = np.delete(values, at, axis=1), np.delete(weights, at)
-    shares = shares if shares.sum() > 0 else np.ones_like(shares)
-    mean: Floats = (kept * (shares / shares.sum())).sum(axis=1)
-    return mean
-
-
-def image_covariances(
-    source: FeatureSource, terms: Mapping[str, Terms], score: str
-) -> list[Floats]:
-    """Covariance between models of a score that is due to the images, for each domain.
-
-    Zero for "unseen" and "transfer", which are functions of moments: there the variation between
-    domains is all that is known.
-    """
-    each = list(terms.values())
-    if score in ("unseen", "transfer"):
-        return [np.zeros((len(each), len(each))) for _ in each[0].folds]
-    return [
-        covariance_of_means(
-            np.stack([t.images(score, at) for t in each], axis=1), source.groups(domain)
-        )
-        for at, domain in enumerate(each[0].domains)
-    ]
-
-
 Labels = NDArray[np.int64]
 
 AGREEMENT_WEIGHT = 2 / 3
@@ -305,7 +294,7 @@ class Predictions:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class VoteAgreement:
     """Agreement of each model with the vote of the others, in [0, 1].
 
     Attributes
@@ -323,7 +312,7 @@ class Agreement:
     folds: Floats
 
     @classmethod
-    def of(cls, scores: Floats, target: Predictions, folds: Sequence[Labels]) -> Agreement:
+    def of(cls, scores: Floats, target: Predictions, folds: Sequence[Labels]) -> VoteAgreement:
         """Compute the agreement from predicted classes, on the target and on each fold (M, n).
 
         `scores` (M,) are those from the labelled domains; there are at least two models.
@@ -375,3 +364,202 @@ def agreement_with_vote(labels: Labels, weights: Floats) -> Floats:
         shares[model] = np.mean(votes.argmax(axis=1) == labels[model])
         votes[images, labels[model]] += weights[model]
     return shares
+
+
+def pareto_front(
+    accuracy: Mapping[str, float], cost: Mapping[str, float | None]
+) -> tuple[str, ...]:
+    """Return the Pareto-optimal models, cheapest first.
+
+    A model is Pareto-optimal unless another one is at least as accurate and at most as expensive,
+    and differs from it in one of the two. A model of unknown cost is not Pareto-optimal, and does
+    not affect the others.
+
+    Examples
+    --------
+    >>> accuracy = {"tiny": 60.0, "small": 70.0, "slow": 70.0, "large": 80.0, "other": 90.0}
+    >>> cost = {"tiny": 1.0, "small": 2.0, "slow": 9.0, "large": 20.0, "other": None}
+    >>> pareto_front(accuracy, cost)
+    ('tiny', 'small', 'large')
+    """
+    known = [(c, -accuracy[model], model) for model, c in cost.items() if c is not None]
+    front: list[str] = []
+    best = (math.inf, -math.inf)  # cost and accuracy of the last model of the front
+    for price, minus, model in sorted(known):
+        if -minus > best[1] or (price, -minus) == best:
+            front.append(model)
+            best = (price, -minus)
+    return tuple(front)
+
+
+def build_ranking(
+    source: FeatureSource,
+    terms: Mapping[str, Terms],
+    score: str | Score,
+    weights: Floats,
+    left_out: Mapping[str, str],
+    device: str | None,
+    target: Predictions | None = None,
+) -> Ranking:
+    """Order the models by a score, and collect what is known about each.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    terms : mapping
+        Terms of each model over the domains to rank by.
+    score : str or Score
+        One of :func:`fold_scores`, or another score.
+    weights : array (m,)
+        Weights of the domains; they add up to 1.
+    left_out : mapping
+        Models that are not ranked, each with the reason.
+    device : str or None
+    target : Predictions, optional
+        Predicted classes of the images of the target.
+    """
+    models, each = list(terms), list(terms.values())
+    left_out = dict(left_out)
+    table: ScoreTable | None = None
+    comparison: Comparison | None = None
+    agreement: VoteAgreement | None = None
+    if isinstance(score, str):
+        name, table = score, score_table(each, score, weights)
+        if target is not None and len(each) > 1:
+            held_out = [np.stack([t.folds[i].predicted for t in each]) for i in range(len(weights))]
+            agreement = VoteAgreement.of(table.totals, target, held_out)
+            table = agreement.combine(table)
+        totals = dict(zip(models, table.totals.tolist(), strict=True))
+        # Due to the images; "unseen" and "transfer" are functions of moments: there the variation
+        # between domains is all that is known.
+        covariances = [np.zeros((len(each), len(each))) for _ in weights]
+        if score not in ("unseen", "transfer"):
+            covariances = [
+                covariance_of_means(
+                    np.stack([t.images(score, at) for t in each], axis=1), source.groups(domain)
+                )
+                for at, domain in enumerate(each[0].domains)
+            ]
+        comparison = Comparison.of(table.values, covariances, weights)
+    else:
+        name = score.name
+        totals, failed = compute_scores(source, score, each[0].domains, device, models=models)
+        left_out |= failed
+        if not totals:
+            reason = next(iter(failed.values()))
+            raise InputError(f"the score {name!r} cannot be computed for any model: {reason}")
+    order = sorted(totals, key=lambda model: (-totals[model], model))
+    expected = _expected_accuracies(source, terms, order[0], table, agreement, weights)
+    facts = {model: source.facts(model) for model in order}
+    milliseconds: dict[str, float | None] = {m: each.milliseconds for m, each in facts.items()}
+    parameters: dict[str, float | None] = {m: each.parameters for m, each in facts.items()}
+    # The cost that is known for more models; milliseconds, if both are known for as many.
+    cost = max(milliseconds, parameters, key=lambda cost: sum(c is not None for c in cost.values()))
+    front = pareto_front({model: expected[model][0] for model in order}, cost)
+    intervals = comparison.rank_intervals() if comparison else None
+    rows = []
+    for number, model in enumerate(order, start=1):
+        at, t = models.index(model), terms[model]
+        ties = [] if comparison is None else [models[other] for other in comparison.ties(at)]
+        rows.append(
+            Row(
+                rank=number,
+                model=model,
+                score=totals[model],
+                evidence=t.evidence,
+                transfer=100 * t.transfer.skill(t.domains, weights),
+                discriminability=float(t.values("discriminability") @ weights),
+                stability=float(t.values("stability") @ weights),
+                agreement=None if agreement is None else 100 * float(agreement.target[at]),
+                expected_accuracy=expected[model][0],
+                accuracy_interval=expected[model][1],
+                rank_interval=intervals[at] if intervals else None,
+                tied=tuple(sorted(ties, key=order.index)),
+                pareto_optimal=model in front,
+                folds=_fold_rows(t, None if table is None else table.values[at], weights, source),
+                feature_dim=facts[model].feature_dim,
+                parameters=facts[model].parameters,
+                milliseconds=facts[model].milliseconds,
+                licence=facts[model].licence,
+            )
+        )
+    proposed = getattr(source, "domains_proposed", None)
+    return Ranking(name, tuple(rows), left_out, source.task.kind, proposed)
+
+
+def _expected_accuracies(
+    source: FeatureSource,
+    terms: Mapping[str, Terms],
+    first: str,
+    table: ScoreTable | None,
+    agreement: VoteAgreement | None,
+    weights: Floats,
+) -> dict[str, tuple[float, tuple[float, float]]]:
+    """Main metric of each model to expect on an unseen domain, in percent, with its 90 % interval.
+
+    The first model was chosen for its results, so these promise too much. For each held-out domain
+    the choice is repeated without the results on that domain, and the accuracy of the model chosen
+    then is used. Its interval allows for the choice, too. With images of the target, accuracies are
+    corrected by the difference between the agreement on the target and that on the held-out domain.
+    """
+    models, each, domains = list(terms), list(terms.values()), np.arange(len(weights))
+    groups = [source.groups(name) for name in each[0].domains]
+    metrics = np.array([[fold.metric for fold in t.folds] for t in each])
+    variances = np.array(
+        [
+            [
+                covariance_of_means(fold.contributions[:, None], group)[0, 0]
+                for fold, group in zip(t.folds, groups, strict=True)
+            ]
+            for t in each
+        ]
+    )
+    values = metrics
+    if agreement is not None:
+        values = metrics + (agreement.ridges[:, None] - agreement.folds)
+    lowest = -np.inf if source.task.kind == "regression" else 0.0
+
+    def expected(
+        known: Floats, of_images: Floats, chosen_from: Floats | None = None
+    ) -> tuple[float, tuple[float, float]]:
+        ends = new_domain_interval(known, of_images, weights, chosen_from=chosen_from)
+        low, high, mean = (min(1.0, max(lowest, x)) for x in (*ends, float(known @ weights)))
+        return 100 * mean, (100 * low, 100 * high)
+
+    found = {m: expected(values[at], variances[at]) for at, m in enumerate(models)}
+    at = models.index(first)
+    chosen = np.full(len(weights), at)
+    if table is not None:
+        chosen = np.array([np.lexsort((models, -rest.round(12)))[0] for rest in table.rest.T])
+    known = metrics[chosen, domains]
+    if agreement is not None:
+        known = known + (agreement.ridges[at] - agreement.folds[chosen, domains])
+    return found | {first: expected(known, variances[chosen, domains], values)}
+
+
+def _fold_rows(
+    terms: Terms, scores: Floats | None, weights: Floats, source: FeatureSource
+) -> tuple[FoldRow, ...]:
+    unit = 1.0 if source.task.second_metric == "absolute_error" else 100.0
+    skills = into(terms.transfer.pairs(terms.domains, weights))
+    rows = []
+    for number, fold in enumerate(terms.folds):
+        labels = fold.labels
+        # Classes or labels that no other domain has, or outputs that vary in no other.
+        if source.task.is_classification:
+            skipped = [at for at in fold.skipped if at in labels]
+        else:
+            skipped = [at for at in fold.skipped if labels[0, at] or np.ptp(labels[:, at])]
+        rows.append(
+            FoldRow(
+                domain=fold.domain,
+                score=None if scores is None else float(scores[number]),
+                transfer=None if np.isnan(skills[number]) else 100 * float(skills[number]),
+                discriminability=fold.discriminability,
+                stability=fold.stability,
+                accuracy=100 * fold.metric,
+                balanced_accuracy=unit * fold.second_metric,
+                skipped=tuple(str(source.classes[at]) for at in skipped),
+            )
+        )
+    return tuple(rows)

@@ -1,4 +1,13 @@
-r"""The two terms of the ZooD score on a held-out domain: discriminability and stability.
+r"""Leave-one-domain-out folds: the two terms of the ZooD score and the metric on each domain.
+
+There are two protocols. :func:`leave_one_domain_out` is for ranking: each domain is held out once.
+:func:`leave_two_domains_out` is for evaluating the score itself: a test domain is set aside first.
+Training moments are sums over the training domains, never differences, which would cancel if one
+domain is much larger than the others.
+
+The Bayesian linear model has no intercept. Numbers to predict are therefore taken minus their mean
+over the training domains, so that evidence and discriminability do not depend on where zero is.
+Classes, and zeros and ones, are taken as they are.
 
 **Discriminability**: how well the labels of the held-out domain are predicted. The paper (Section
 3.1, Appendix B.4) takes :math:`\log p(y_i \mid \Phi_i, y_{-i}, \Phi_{-i})` of the Bayesian linear
@@ -20,84 +29,151 @@ scale of the features.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
-from oodzoo.core.backend import Array, backend_of
-from oodzoo.linear.evidence import Precisions, Spectrum, log_evidence
-from oodzoo.linear.moments import Moments, oas_shrinkage
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.core.backend import Array, backend, backend_of, to_numpy
+from oodzoo.core.errors import InputError
+from oodzoo.core.text import count
+from oodzoo.linear.evidence import (
+    Precisions,
+    Spectrum,
+    decompose,
+    decompose_offset,
+    log_evidence,
+    maximise_evidence,
+)
+from oodzoo.linear.moments import Moments, blocks, label_matrix, merge, oas_shrinkage
+from oodzoo.ranking.transfer import ModelMoments, RidgePath
+from oodzoo.tasks import Kind
+from oodzoo.tasks.metrics import contributions, second_metric
+
+Stability = Literal["robust", "paper"]
 
 
-def discriminability(kept: Spectrum, union: Spectrum, precisions: Precisions) -> float:
-    r"""Compute the mean over classes of :math:`\log p(y_i \mid \Phi_i, y_{-i}, \Phi_{-i}) / n_i`.
-
-    `kept` and `precisions` are those of the training domains, -i; `union` is the spectrum of the
-    training domains and the held-out domain together.
-    """
-    gain = log_evidence(union, precisions) - log_evidence(kept, precisions)
-    return float(backend_of(gain).xp.mean(gain)) / (union.n - kept.n)
+def require_stability(stability: str) -> None:
+    """Raise an InputError for an unknown form of stability."""
+    if stability not in get_args(Stability):
+        raise InputError(f"unknown stability {stability!r}; expected one of robust, paper")
 
 
 @dataclass(frozen=True, eq=False)
-class LinearModel:
-    r"""Posterior of the weights, :math:`N(m, A^{-1})`, in the eigenbasis V of the training domains.
+class Fold:
+    """Results on one held-out domain.
 
     Attributes
     ----------
-    weights : array (d, C)
-        :math:`V^\top m`, that is :math:`t/(S+\delta)`.
-    variances : array (d, C)
-        Diagonal of :math:`V^\top A^{-1} V`, that is :math:`1/(\alpha + \beta S)`.
-    noise : array (C,)
-        :math:`1/\beta`.
+    domain : str
+        The held-out domain.
+    n : int
+        Its number of samples.
+    discriminability : float
+        Log-density of its labels given the training domains, per sample and averaged over classes.
+    stability : float
+        -ln k for a domain at k times the distance of the training data ("robust"), or the mean
+        log-density of its features ("paper").
+    stability_slope : float
+        Derivative of `stability` with respect to the mean of `feature_log_density`.
+    label_spread, density_spread : float
+        Standard deviation of `label_log_density` and of `feature_log_density`.
+    metric, second_metric : float
+        Metrics (:mod:`oodzoo.tasks.metrics`) of a ridge regression of the training domains on this
+        domain: accuracy and balanced accuracy, or those of other tasks, as fractions. A class that
+        the training domains lack is never predicted and counts as wrong. The ridge is the one with
+        the highest mean skill over the held-out domains (:mod:`oodzoo.ranking.transfer`).
+    alpha, beta : array (C,)
+        Precisions per class or output; NaN for a skipped one.
+    skipped : tuple of int
+        Classes absent from the training domains, or outputs that do not vary there; they are
+        excluded from `discriminability`.
+    unconverged : tuple of int
+        Classes whose precisions did not converge; or whose noise the training domains do not
+        determine, because the features are as many as the samples. It is then at its bound (see
+        :mod:`oodzoo.linear.evidence`).
+    ridge : int
+        Index of that ridge in :data:`~oodzoo.ranking.transfer.RIDGES`.
+    evidence, training_evidence : float
+        Highest log evidence of the labels per sample, averaged over classes (LogME), of the
+        training domains and the held-out domain together, and of the training domains alone.
+    shrinkage : float or None
+        Shrinkage of the covariance; None for "paper".
+    labels : array (n,) or (n, C)
+        Labels in the order of the shards; the arrays below have the same order.
+    predicted : array (n,) or (n, C)
+        Labels predicted by the ridge regression.
+    contributions : array (n,)
+        Contribution of each sample to `metric`; their mean is the metric.
+    label_log_density, feature_log_density : array (n,)
     """
 
-    weights: Array
-    variances: Array
-    noise: Array
+    domain: str
+    n: int
+    discriminability: float
+    stability: float
+    stability_slope: float
+    label_spread: float
+    density_spread: float
+    metric: float
+    second_metric: float
+    alpha: NDArray[np.float64]
+    beta: NDArray[np.float64]
+    skipped: tuple[int, ...]
+    unconverged: tuple[int, ...]
+    ridge: int
+    evidence: float
+    training_evidence: float
+    shrinkage: float | None
+    labels: NDArray[Any]
+    predicted: NDArray[Any]
+    contributions: NDArray[np.float64]
+    label_log_density: NDArray[np.float64]
+    feature_log_density: NDArray[np.float64]
 
-    @classmethod
-    def of(cls, kept: Spectrum, precisions: Precisions) -> LinearModel:
-        """Compute the posterior at given precisions."""
-        kernel = 1 / (kept.eigenvalues[:, None] + precisions.ridge[None, :])
-        return cls(
-            weights=kept.projections.T * kernel,
-            variances=kernel / precisions.beta[None, :],
-            noise=1 / precisions.beta,
+    @property
+    def spread_ratio(self) -> float:
+        """The paper's λ, `label_spread` / `density_spread`; zero if all densities are equal."""
+        return self.label_spread / self.density_spread if self.density_spread > 0 else 0.0
+
+    @property
+    def stability_of_samples(self) -> NDArray[np.float64]:
+        """Contribution of each sample to `stability`, to first order and up to a constant."""
+        return self.stability_slope * self.feature_log_density
+
+
+def pack(folds: list[Fold]) -> dict[str, NDArray[Any]]:
+    """Convert folds to plain arrays for a cache; :func:`unpack` is the inverse."""
+    return {
+        f"{number}.{field.name}": np.asarray(
+            np.nan if (value := getattr(fold, field.name)) is None else value
         )
+        for number, fold in enumerate(folds)
+        for field in fields(fold)
+    }
 
-    def label_log_density(self, predicted: Array, squared: Array, one_hot: Array) -> Array:
-        r"""Compute the log-density of the labels of each sample, averaged over classes, (n,).
 
-        These are the marginals of the paper's Remark,
-        :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`,
-        from the predicted means (n, C), the squares (n, d) of the projected features and the labels
-        (n, C), a row of zeros for a class that the model lacks.
-        """
-        xp = backend_of(predicted).xp
-        variance = self.noise[None, :] + squared @ self.variances
-        error = one_hot - predicted
-        return -0.5 * xp.mean(xp.log(2 * math.pi * variance) + error**2 / variance, axis=1)
+def unpack(arrays: Mapping[str, NDArray[Any]]) -> list[Fold]:
+    """Restore folds from the arrays of :func:`pack`."""
+    folds = []
+    for number in range(1 + max(int(name.split(".")[0]) for name in arrays)):
+        values: dict[str, Any] = {}
+        for field in fields(Fold):
+            array = arrays[f"{number}.{field.name}"]
+            if field.name in ("skipped", "unconverged"):
+                values[field.name] = tuple(int(x) for x in array)
+            else:
+                values[field.name] = array if array.ndim else array.item()
+        if np.isnan(values["shrinkage"]):
+            values["shrinkage"] = None
+        folds.append(Fold(**values))
+    return folds
 
 
 COVARIANCE_FLOOR = 1e-6
 """Lower bound of the eigenvalues of the paper's covariance, relative to the largest."""
-
-
-class Density(Protocol):
-    """Density of features under a Gaussian fitted to the training domains."""
-
-    def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
-        r"""Compute the log-density of each sample, (n,).
-
-        `projected` is :math:`P = \Phi V` in the eigenbasis of the Gram matrix of the training
-        domains, `squared` its elementwise square.
-        """
-        ...
-
-    def stability(self, mean: float) -> tuple[float, float]:
-        """Compute the stability of a domain with this mean log-density, and its derivative."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +203,17 @@ class PaperDensity:
         return cls(kept.mean, eigenvectors / xp.sqrt(eigenvalues)[None, :], constant)
 
     def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
+        r"""Compute the log-density of each sample, (n,).
+
+        `projected` is :math:`P = \Phi V` in the eigenbasis of the Gram matrix of the training
+        domains, `squared` its elementwise square.
+        """
         xp = backend_of(features).xp
         white = (features - self.mean[None, :]) @ self.whitening
         return self.constant - 0.5 * xp.sum(white**2, axis=1)
 
     def stability(self, mean: float) -> tuple[float, float]:
+        """Compute the stability of a domain with this mean log-density, and its derivative."""
         return mean, 1.0
 
 
@@ -187,20 +269,13 @@ class RelativeDensity:
     axes: Array | None = None
 
     @classmethod
-    def of(
-        cls,
-        kept: Moments,
-        spectrum: Spectrum,
-        eigenvectors: Array,
-        n_features: int | None = None,
-    ) -> RelativeDensity:
+    def of(cls, kept: Moments, spectrum: Spectrum, eigenvectors: Array, d: int) -> RelativeDensity:
         """Fit the Gaussian to the training domains, given the decomposed Gram matrix.
 
-        `n_features` is the number of features, if the moments are of fewer coordinates; no sample
-        varies in the other directions.
+        d is the number of features. The moments may be of fewer coordinates; no sample varies in
+        the other directions.
         """
         xp = backend_of(kept.gram).xp
-        d = n_features or kept.n_features
         mean = kept.mean @ eigenvectors
         if not kept.varies:
             return cls(xp.zeros_like(mean), mean, 0.0, 0.0, 1.0, d)
@@ -242,3 +317,313 @@ class RelativeDensity:
         if ratio <= 1:
             return 0.0, 0.0
         return -0.5 * math.log(ratio), per_dimension / ratio
+
+
+@dataclass(frozen=True, eq=False)
+class _Decomposed:
+    """The spectrum of moments, for labels minus any shift.
+
+    Attributes
+    ----------
+    moments : Moments
+    spectrum : Spectrum
+        Of the labels as they are.
+    eigenvectors : array (d, d)
+    origin : array (d,)
+        Projections of ones; only for numbers to predict.
+    """
+
+    moments: Moments
+    spectrum: Spectrum
+    eigenvectors: Array
+    origin: Array | None
+
+    def about(self, shift: Array) -> Spectrum:
+        """The spectrum of the labels minus a shift (C,)."""
+        if self.origin is None:
+            return self.spectrum
+        squares = self.moments.label_squares_about(shift)
+        return self.spectrum.about(self.origin, shift, squares)
+
+
+Known = dict[frozenset[str], _Decomposed]
+"""Decomposed moments of all domains but some."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Training:
+    """Linear model and density of the training domains, in the basis of their Gram matrix."""
+
+    held_out: tuple[str, ...]
+    spectrum: Spectrum
+    eigenvectors: Array
+    precisions: Precisions
+    path: RidgePath
+    density: PaperDensity | RelativeDensity
+    classes: Array
+    """Indices of the classes present in the training domains, or of the outputs that vary there."""
+    label_shift: Array
+    """What is subtracted from the labels (C,): zeros for classes, the mean for numbers."""
+
+
+def leave_one_domain_out(
+    read: ModelMoments,
+    *,
+    stability: Stability = "robust",
+    kind: Kind = "classification",
+    known: Known | None = None,
+) -> list[Fold]:
+    """Compute the fold of each held-out domain (Section 3.1 of the paper).
+
+    For m domains this takes m + 1 eigendecompositions ("paper": m more) and a second pass over the
+    features. `stability` chooses :class:`RelativeDensity` ("robust") or :class:`PaperDensity`
+    ("paper"). `kind` is that of the task. `known` are eigendecompositions of the same features
+    that were computed before, which computed ones are added to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.tile([0, 1], 30)
+    >>> data = {d: (np.stack([y, 1 - y], 1) + 0.1 * rng.normal(size=(60, 2)), y) for d in "abc"}
+    >>> domains = {d: Moments.of(*data[d], n_classes=2) for d in data}
+    >>> folds = leave_one_domain_out(ModelMoments(domains, lambda d: [data[d]]))
+    >>> [(fold.domain, fold.metric) for fold in folds]
+    [('a', 1.0), ('b', 1.0), ('c', 1.0)]
+    """
+    return _Domains(read, stability, kind, known, least=2).folds()
+
+
+def leave_two_domains_out(
+    read: ModelMoments,
+    *,
+    stability: Stability = "robust",
+    kind: Kind = "classification",
+    known: Known | None = None,
+) -> dict[str, list[Fold]]:
+    """Compute the folds for each choice of a test domain and a held-out domain.
+
+    This is how the paper evaluates a score (Appendix A.1): the score is to predict the accuracy on
+    an unseen test domain. Swapping test domain and held-out domain leaves the training domains the
+    same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions, which are held in memory
+    together. At least three domains are needed; other parameters are those of
+    :func:`leave_one_domain_out`.
+    """
+    domains = _Domains(read, stability, kind, known, least=3)
+    return {test: domains.folds(test) for test in domains.moments}
+
+
+class _Domains:
+    """The domains of one model; the domains that are trained on together are decomposed once."""
+
+    def __init__(
+        self,
+        read: ModelMoments,
+        stability: Stability,
+        kind: Kind,
+        known: Known | None,
+        *,
+        least: int,
+    ) -> None:
+        require_stability(stability)
+        if len(read.moments) < least:
+            raise InputError(
+                f"at least {least} domains are needed to leave one out, got {len(read.moments)}: "
+                f"{', '.join(map(repr, read.moments)) or 'none'}; oodzoo domains can propose them "
+                "for a store"
+            )
+        first, *others = read.moments
+        for name in others:
+            mine, theirs = (read.moments[key].products.shape for key in (first, name))
+            if tuple(mine) != tuple(theirs):
+                raise InputError(
+                    f"domain {first!r} has {mine[0]} features and {mine[1]} classes, but domain "
+                    f"{name!r} has {theirs[0]} and {theirs[1]}; all moments must be of one model"
+                )
+        self.read, self.stability, self.kind = read, stability, kind
+        self.backend = backend(read.device)
+        self.moments = {name: moments.to(read.device) for name, moments in read.moments.items()}
+        self.n_features = read.n_features or self.moments[first].n_features
+        self.n_classes = self.moments[first].n_classes
+        self.known: Known = {} if known is None else known
+        self.trained: dict[frozenset[str], _Training] = {}
+
+    def folds(self, *test: str) -> list[Fold]:
+        """The folds of each domain, but that of a test domain, which nothing is computed from."""
+        union = self.without(test)
+        shift, classes = self._labels(union.moments)
+        spectrum = union.about(shift).take(classes)
+        evidence = _per_sample(spectrum, maximise_evidence(spectrum))
+        trained = {name: self.train((*test, name)) for name in self.moments if name not in test}
+        # The ridge with the highest mean skill over held-out domains.
+        skills = np.stack(
+            [
+                training.path.skills(self.moments[name], by_output=self.kind == "regression")
+                for name, training in trained.items()
+            ]
+        )
+        skills = skills[~np.isnan(skills[:, 0])]
+        ridge = int(np.argmax(skills.mean(axis=0))) if len(skills) else 0
+        return [
+            self.fold(training, union, evidence, name, ridge) for name, training in trained.items()
+        ]
+
+    def without(self, held_out: Sequence[str]) -> _Decomposed:
+        """All domains together but some, without the groups of these."""
+        key = frozenset(held_out)
+        if key not in self.known:
+            self.known[key] = self.decompose(self.moments_without(held_out))
+        return self.known[key]
+
+    def moments_without(self, held_out: Sequence[str]) -> Moments:
+        names = [name for name in self.moments if name not in held_out]
+        if not self.read.groups or not held_out:
+            return merge(self.moments[name] for name in names)
+        return merge(self.read.training(name, held_out).to(self.read.device) for name in names)
+
+    def decompose(self, moments: Moments) -> _Decomposed:
+        xp, n, centred = self.backend.xp, moments.n, moments.centred
+        sums, squares = moments.label_sum, moments.label_squares
+        products = moments.products if centred is None else centred.products
+        numbers = self.kind == "regression"
+        if numbers:  # ones are one more column of labels
+            column = moments.feature_sum if centred is None else xp.zeros_like(moments.mean)
+            products = xp.concat([products, column[:, None]], axis=1)
+            ones = n * xp.ones_like(sums[:1])
+            sums, squares = xp.concat([sums, ones]), xp.concat([squares, ones])
+        if centred is None:
+            spectrum, vectors = decompose(moments.gram, products, squares, n)
+        else:
+            spectrum, vectors = decompose_offset(
+                centred.gram, products, moments.mean, sums, squares, n
+            )
+        if not numbers:
+            return _Decomposed(moments, spectrum, vectors, None)
+        labels = spectrum.take(xp.arange(self.n_classes, device=self.backend.device))
+        return _Decomposed(moments, labels, vectors, spectrum.projections[-1, :])
+
+    def train(self, held_out: tuple[str, ...]) -> _Training:
+        """Train on all domains but some."""
+        key = frozenset(held_out)
+        if key in self.trained:
+            return self.trained[key]
+        decomposed = self.without(held_out)
+        kept, spectrum, vectors = decomposed.moments, decomposed.spectrum, decomposed.eigenvectors
+        density = (
+            PaperDensity.of(kept)
+            if self.stability == "paper"
+            else RelativeDensity.of(kept, spectrum, vectors, self.n_features)
+        )
+        path = RidgePath.of_spectrum(kept, spectrum, vectors, self.n_features)
+        shift, classes = self._labels(kept)
+        if not len(classes):
+            what = "numbers to predict" if self.kind == "regression" else "labels"
+            raise InputError(
+                f"the {what} do not vary in the domains other than "
+                f"{' and '.join(map(repr, held_out))}; add samples or domains, or leave these out"
+            )
+        spectrum = decomposed.about(shift).take(classes)
+        precisions = maximise_evidence(spectrum)
+        self.trained[key] = _Training(
+            held_out, spectrum, vectors, precisions, path, density, classes, shift
+        )
+        return self.trained[key]
+
+    def fold(
+        self, training: _Training, union: _Decomposed, evidence: float, name: str, ridge: int
+    ) -> Fold:
+        labels, predicted, label_density, feature_density = self._second_pass(training, name, ridge)
+        each = contributions(self.kind, predicted, labels)
+        classes = to_numpy(training.classes)
+        stability, slope = training.density.stability(float(feature_density.mean()))
+        if self.read.groups:  # the union has groups that the training domains lack
+            union = self.decompose(self.moments_without(training.held_out) + self.moments[name])
+        spectrum, precisions = training.spectrum, training.precisions
+        # log p(y_i | Φ_i, y_-i, Φ_-i), at the precisions of the training domains
+        together = union.about(training.label_shift).take(training.classes)
+        gain = log_evidence(together, precisions) - log_evidence(spectrum, precisions)
+        alpha, beta = np.full((2, self.n_classes), np.nan)
+        alpha[classes], beta[classes] = to_numpy(precisions.alpha), to_numpy(precisions.beta)
+        return Fold(
+            domain=name,
+            n=self.moments[name].n,
+            discriminability=float(self.backend.xp.mean(gain)) / (together.n - spectrum.n),
+            stability=stability,
+            stability_slope=slope,
+            label_spread=float(label_density.std()),
+            density_spread=float(feature_density.std()),
+            metric=float(each.mean()),
+            second_metric=second_metric(self.kind, predicted, labels),
+            alpha=alpha,
+            beta=beta,
+            skipped=tuple(sorted(set(range(self.n_classes)) - set(classes.tolist()))),
+            unconverged=tuple(classes[~to_numpy(precisions.converged)].tolist()),
+            ridge=ridge,
+            evidence=evidence,
+            training_evidence=_per_sample(spectrum, precisions),
+            shrinkage=getattr(training.density, "shrinkage", None),
+            labels=labels,
+            predicted=predicted,
+            contributions=each,
+            label_log_density=label_density,
+            feature_log_density=feature_density,
+        )
+
+    def _second_pass(self, training: _Training, name: str, ridge: int) -> tuple[NDArray[Any], ...]:
+        r"""Per sample: label, predicted label, log-density of the label and of the features.
+
+        The log-densities of the labels, averaged over classes, are the marginals of the paper's
+        Remark,
+        :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`.
+        In the eigenbasis V of the training domains the posterior :math:`N(m, A^{-1})` of the
+        weights has :math:`V^\top m = t/(S+\delta)`, and the diagonal of :math:`V^\top A^{-1} V` is
+        :math:`1/(\alpha + \beta S)`.
+        """
+        xp, precisions, vectors = self.backend.xp, training.precisions, training.eigenvectors
+        kernel = 1 / (training.spectrum.eigenvalues[:, None] + precisions.ridge[None, :])
+        weights = training.spectrum.projections.T * kernel
+        variances, noise = kernel / precisions.beta[None, :], 1 / precisions.beta
+        predict = training.path.predict if self.kind == "classification" else training.path.outputs
+        parts = []
+        for features, labels in blocks(
+            self.read.shards(name), self.n_classes, self.backend, context=f"domain {name!r}"
+        ):
+            if features.shape[1] != vectors.shape[0]:
+                raise InputError(
+                    f"domain {name!r}: the moments have {vectors.shape[0]} features, but the "
+                    f"shards have {features.shape[1]}"
+                )
+            projected = features @ vectors
+            squared = projected**2
+            # Y has a row of zeros for a class that the training domains lack.
+            Y = label_matrix(labels, self.n_classes) - training.label_shift[None, :]
+            error = xp.take(Y, training.classes, axis=1) - projected @ weights
+            variance = noise[None, :] + squared @ variances
+            outcome = (
+                labels,
+                predict(features, ridge),
+                -0.5 * xp.mean(xp.log(2 * math.pi * variance) + error**2 / variance, axis=1),
+                training.density.log_density(features, projected, squared),
+            )
+            parts.append([to_numpy(array) for array in outcome])
+        columns = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+        n = len(columns[0]) if columns else 0
+        if n != self.moments[name].n:
+            raise InputError(
+                f"domain {name!r}: the moments are of {count(self.moments[name].n, 'sample')}, "
+                f"but the shards have {n}; return the same shards on every call"
+            )
+        return columns
+
+    def _labels(self, moments: Moments) -> tuple[Array, Array]:
+        """What to subtract from the labels, and the columns that are then not all zero."""
+        xp = self.backend.xp
+        if self.kind == "regression":
+            return moments.label_mean, xp.nonzero(moments.label_varies)[0]
+        return xp.zeros_like(moments.label_sum), xp.nonzero(moments.label_sum)[0]
+
+
+def _per_sample(spectrum: Spectrum, precisions: Precisions) -> float:
+    """Log evidence per sample, averaged over classes."""
+    evidence = log_evidence(spectrum, precisions)
+    return float(backend_of(evidence).xp.mean(evidence)) / spectrum.n

@@ -46,7 +46,6 @@ from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
 from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.ranking import scores
-from oodzoo.ranking.folds import Stability
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.ranking.scores import Score
 from oodzoo.ranking.scores.registry import compute_score, is_own
@@ -54,6 +53,7 @@ from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.ranking.testbed.agreement import Values
 from oodzoo.ranking.testbed.bed import RESAMPLES, SEED, Column, TestBed, judge
 from oodzoo.ranking.testbed.published import read_table
+from oodzoo.ranking.zood import Stability
 from oodzoo.store.class_embeddings import ClassEmbeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import ModelRecord

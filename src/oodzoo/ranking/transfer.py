@@ -1,6 +1,15 @@
-r"""Ridge regression of the labels between domains, from moments, and transfer between domains.
+r"""Moments of one model, ridge regressions between its domains, and transfer between domains.
 
-With :math:`\mu` and :math:`\bar y` the means of the training samples and
+All that folds and transfer compute depends on the features :math:`\Phi` (n × d) only through
+:math:`\Phi\Phi^\top` and the number d. With fewer samples than features, the features are replaced
+by coordinates :math:`Z = U S^{1/2}` with :math:`\Phi\Phi^\top = U S U^\top`: then all matrices to
+decompose have at most n rows instead of d. The published form of stability is not a function of
+:math:`\Phi\Phi^\top`; for it, features are never replaced.
+
+A group (a patient, a video) that occurs in several domains must not be trained on when one of these
+domains is held out: its samples resemble each other for reasons that do not carry over.
+
+**Ridge regression.** With :math:`\mu` and :math:`\bar y` the means of the training samples and
 :math:`W = (\Sigma_x + \delta I)^{-1}\Sigma_{xy}` from their centred products, the prediction for
 :math:`\phi` is :math:`\bar y + W^\top(\phi - \mu)`. On samples :math:`(\Phi, Y)` of other domains
 its skill is the share of the variance of the labels that it predicts,
@@ -22,16 +31,168 @@ highest mean skill.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.core.backend import Array, backend_of, to_numpy
+from oodzoo.core.backend import Array, backend, backend_of, to_numpy
+from oodzoo.extraction.source import FeatureSource, Shard
 from oodzoo.linear.evidence import Spectrum
-from oodzoo.linear.moments import LARGE_OFFSET, Moments
-from oodzoo.ranking.inputs import TrainingMoments
+from oodzoo.linear.moments import LARGE_OFFSET, Moments, blocks, domain_moments, is_large_offset
+
+
+class SharedGroups:
+    """Which samples of each domain belong to groups that occur in other domains, too."""
+
+    def __init__(self, source: FeatureSource) -> None:
+        self._groups = {d: source.groups(d) for d in source.domains}
+        names = {
+            d: {g for g in groups or () if g is not None} for d, groups in self._groups.items()
+        }
+        self._shared = {
+            (d, other): names[d] & names[other] for d in names for other in names if d != other
+        }
+
+    def __bool__(self) -> bool:
+        """Whether any group is in two domains."""
+        return any(self._shared.values())
+
+    @property
+    def settings(self) -> str:
+        """Identify the groups in the key of a cache; empty if no group is in two domains."""
+        if not self:
+            return ""
+        content = json.dumps({d: list(g) if g else None for d, g in self._groups.items()})
+        return f", groups {hashlib.sha256(content.encode()).hexdigest()}"
+
+    def rows(self, domain: str, held_out: Sequence[str]) -> NDArray[np.bool_] | None:
+        """Return which samples of a domain may be trained on; None for all.
+
+        If none may, all are used: see :meth:`warn`.
+        """
+        shared = set().union(*(self._shared[domain, other] for other in held_out))
+        groups = self._groups[domain]
+        if not shared or groups is None:
+            return None
+        rows = np.array([group not in shared for group in groups])
+        return rows if rows.any() else None
+
+    def warn(self, held_out_together: int) -> None:
+        """Warn of domains that cannot be held out without leaving nothing of another one."""
+        for domain, groups in self._groups.items():
+            others = [other for other in self._groups if other != domain]
+            for held_out in combinations(others, held_out_together):
+                shared = set().union(*(self._shared[domain, other] for other in held_out))
+                if groups is not None and shared.issuperset(groups):
+                    names = " or ".join(map(repr, held_out))
+                    warnings.warn(
+                        f"all samples of domain {domain!r} belong to groups that occur in {names}, "
+                        f"too; they are trained on although {names} is held out, so accuracies may "
+                        "be too high",
+                        stacklevel=3,
+                    )
+                    return
+
+
+@dataclass(frozen=True)
+class ModelMoments:
+    """Moments of each domain of one model, and the samples behind them.
+
+    Attributes
+    ----------
+    moments : dict
+        Moments of each domain.
+    shards : callable
+        Returns the features and labels of a domain by name; called once per fold.
+    n_features : int, optional
+        Number of features of the model, if the moments are of fewer coordinates.
+    groups : SharedGroups, optional
+    device : str or None
+    """
+
+    moments: dict[str, Moments]
+    shards: Callable[[str], Iterable[Shard]]
+    n_features: int | None = None
+    groups: SharedGroups | None = None
+    device: str | None = None
+
+    def training(self, domain: str, held_out: Sequence[str]) -> Moments:
+        """Return the moments of a domain without the groups of some held-out domains."""
+        rows = self.groups.rows(domain, held_out) if self.groups else None
+        if rows is None:
+            return self.moments[domain]
+
+        def kept() -> Iterator[Shard]:
+            start = 0
+            for features, labels in self.shards(domain):
+                part = np.flatnonzero(rows[start : start + len(labels)])
+                start += len(labels)
+                if len(part):
+                    yield features[part], labels[part]
+
+        n_classes, context = self.moments[domain].n_classes, f"domain {domain!r}"
+        return Moments.stream(kept(), n_classes, device=self.device, context=context)
+
+
+def read_moments(
+    source: FeatureSource, model: str, device: str | None, *, compact: bool = True
+) -> ModelMoments:
+    """Read the features of a model; replace them by coordinates if `compact` and n < d."""
+    n_features, groups = source.facts(model).feature_dim, SharedGroups(source)
+    n = sum(len(source.labels(domain)) for domain in source.domains)
+    samples = _coordinates(source, model, device) if compact and n < n_features else None
+    if samples is None:
+        moments = domain_moments(source, model, device)
+        return ModelMoments(moments, lambda d: source.shards(model, d), n_features, groups, device)
+    n_classes = len(source.classes)
+    moments = {d: Moments.of(*each, n_classes, device=device) for d, each in samples.items()}
+    return ModelMoments(moments, lambda d: [samples[d]], n_features, groups, device)
+
+
+def _coordinates(source: FeatureSource, model: str, device: str | None) -> dict[str, Shard] | None:
+    """Coordinates and labels of the samples of each domain.
+
+    None for features with a large offset, whose products would hide the spread in rounding, and
+    for features that are all zero.
+    """
+    on = backend(device)
+    xp = on.xp
+    parts = {
+        domain: list(
+            blocks(
+                source.shards(model, domain),
+                len(source.classes),
+                on,
+                context=f"model {model!r}, domain {domain!r}",
+            )
+        )
+        for domain in source.domains
+    }
+    features = xp.concat([block for part in parts.values() for block, _ in part])
+    mean = xp.mean(features, axis=0)
+    spread = float(xp.sum((features - mean[None, :]) ** 2)) / features.shape[0]
+    if is_large_offset(float(xp.sum(mean**2)), spread):
+        return None
+    eigenvalues, vectors = on.eigh(on.gram(features.T))
+    rounding = max(features.shape) * xp.finfo(xp.float64).eps * eigenvalues[-1]
+    (varying,) = xp.nonzero(eigenvalues > rounding)
+    if not len(varying):
+        return None
+    scales = xp.sqrt(xp.take(eigenvalues, varying))
+    coordinates = xp.take(vectors, varying, axis=1) * scales[None, :]
+    samples, start = {}, 0
+    for domain, part in parts.items():
+        labels = xp.concat([codes for _, codes in part])
+        samples[domain] = coordinates[start : start + labels.shape[0]], labels
+        start += labels.shape[0]
+    return samples
+
 
 RIDGES = tuple(10.0**power for power in range(-2, 3))
 """Values of the ridge, relative to the mean non-zero eigenvalue of the centred Gram matrix."""
@@ -180,31 +341,28 @@ class Transfer:
     @classmethod
     def of(
         cls,
-        moments: Mapping[str, Moments],
-        training: TrainingMoments | None = None,
-        n_features: int | None = None,
+        read: ModelMoments,
         *,
         unseen: Sequence[str] = (),
         by_output: bool = False,
     ) -> Transfer:
         """Compute all pairs from the moments of the domains.
 
-        `training(source, [target, *unseen])` returns the moments to train on, if not those of the
-        domain; pairs with an `unseen` domain are NaN. `n_features` is the number of features, if
-        the moments are of fewer coordinates. `by_output` is as in :meth:`RidgePath.skills`.
+        Pairs with an `unseen` domain are NaN, and its groups are not trained on. `by_output` is as
+        in :meth:`RidgePath.skills`.
         """
-        names = tuple(moments)
+        moments, names = read.moments, tuple(read.moments)
         skills = np.full((len(names), len(names), len(RIDGES)), np.nan)
         for row, source in enumerate(names):
             if source in unseen:
                 continue
-            whole = RidgePath.of(moments[source], n_features)
+            whole = RidgePath.of(moments[source], read.n_features)
             for column, target in enumerate(names):
                 if column == row or target in unseen:
                     continue
-                held_out = [target, *unseen]
-                part = moments[source] if training is None else training(source, held_out)
-                path = whole if part is moments[source] else RidgePath.of(part, n_features)
+                part, path = read.training(source, [target, *unseen]), whole
+                if part is not moments[source]:
+                    path = RidgePath.of(part, read.n_features)
                 skills[row, column] = path.skills(moments[target], by_output=by_output)
         return cls(names, skills)
 
