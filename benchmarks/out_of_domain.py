@@ -36,7 +36,8 @@ from oodzoo.demo.digits import DOMAINS, _scans, _texture, draw_digit
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.source import ArraySource
 from oodzoo.predictor import gaussian
-from oodzoo.predictor.images import image_files, iter_features
+from oodzoo.predictor.chunks import iter_features
+from oodzoo.predictor.filing import image_files
 from oodzoo.predictor.models import find_model
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.zoo import load_zoo

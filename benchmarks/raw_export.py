@@ -30,7 +30,7 @@ from PIL import Image
 import oodzoo
 from oodzoo.data.images import decode
 from oodzoo.predictor.export import input_names, open_session
-from oodzoo.predictor.images import image_files
+from oodzoo.predictor.filing import image_files
 from oodzoo.predictor.resizing import IMAGE, build_resizing
 from oodzoo.zoo import load_zoo
 

@@ -18,7 +18,7 @@ from oodzoo import InputError
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.predictor import Prediction, Unreadable
-from oodzoo.predictor.inputs import BATCH_SIZE, batches
+from oodzoo.predictor.chunks import BATCH_SIZE, batches
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.model import Outputs
 
@@ -91,7 +91,7 @@ def test_arrays_tables_and_chunks(
     for given in (X, torch.tensor(X), X.astype(np.float32)):
         np.testing.assert_array_equal(single.predict_proba(given), expected)
     assert single.predict(X[:0]).tolist() == []
-    monkeypatch.setattr("oodzoo.predictor.inputs._ROWS", 7)
+    monkeypatch.setattr("oodzoo.predictor.chunks._ROWS", 7)
     np.testing.assert_allclose(single.predict_proba(X), expected, atol=1e-12)
     assert [p.position for p in single.stream(X)] == list(range(90))
     array = np.arange(14).reshape(7, 2)

@@ -18,7 +18,7 @@ from tests.store.data import rewrite
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.predictor import Unreadable, inputs
+from oodzoo.predictor import Unreadable
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,9 @@ def test_a_stream_adapts_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Features are kept up to a size, and those of other images are computed again."""
-    monkeypatch.setattr(inputs, "KEPT_BYTES", chunks * 64 * 4 * len(adaptive.columns))
+    monkeypatch.setattr(
+        "oodzoo.predictor.chunks.KEPT_BYTES", chunks * 64 * 4 * len(adaptive.columns)
+    )
     bad = tmp_path / "bad.png"
     bad.write_text("no image")
     images = [bad, *new, *new, *new]  # three chunks

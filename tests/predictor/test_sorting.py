@@ -14,8 +14,16 @@ from tests.conftest import WriteImage
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import require_folder_name
 from oodzoo.data.files import LocalFile
-from oodzoo.predictor.inputs import BadLine, ImageFinder, Line, ListedImage, read_lines
-from oodzoo.predictor.prediction import UNSURE, Sorter, folder_names
+from oodzoo.predictor.filing import (
+    UNSURE,
+    BadLine,
+    ImageFinder,
+    Line,
+    ListedImage,
+    Sorter,
+    folder_names,
+    read_lines,
+)
 
 
 @given(st.lists(st.one_of(st.text(), st.integers()), unique_by=str, max_size=8))

@@ -21,7 +21,7 @@ from tests.oracles.crops import random_resized_crop
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.data.files import ImageFile, LocalFile
-from oodzoo.predictor.images import preprocess_images
+from oodzoo.predictor.chunks import preprocess_images
 from oodzoo.tuning.images import DeviceImages, TrainingImages, augmented, draw, prefetched
 from oodzoo.zoo.preprocessing import Geometry
 

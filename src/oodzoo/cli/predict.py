@@ -24,8 +24,8 @@ from oodzoo.core.text import count
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Prediction, Predictor
+    from oodzoo.predictor.filing import Sorter
     from oodzoo.predictor.left_out import LeftOut
-    from oodzoo.predictor.prediction import Sorter
     from oodzoo.predictor.prediction_sets import SetLevel
 
 
@@ -117,8 +117,9 @@ def predict(
     """Predict images, texts or features, and warn about those unlike the training samples."""
     from oodzoo.core.errors import InputError
     from oodzoo.predictor import load
+    from oodzoo.predictor.filing import Sorter
     from oodzoo.predictor.left_out import caveat
-    from oodzoo.predictor.prediction import Sorter, require_sets
+    from oodzoo.predictor.prediction import require_sets
     from oodzoo.predictor.prediction_sets import sets_text
 
     form = _format(format, out, terminal)

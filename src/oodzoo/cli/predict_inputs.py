@@ -15,8 +15,7 @@ from oodzoo.core.text import count
 if TYPE_CHECKING:
     from oodzoo.data.files import ImageFile
     from oodzoo.predictor import Predictor
-    from oodzoo.predictor.inputs import Line
-    from oodzoo.predictor.prediction import Sorter
+    from oodzoo.predictor.filing import Line, Sorter
 
 STDIN = "-"
 
@@ -81,7 +80,7 @@ class Inputs:
         self, given: Sequence[str], lists: Sequence[str], *, null: bool, text_column: str
     ) -> None:
         from oodzoo.core.errors import InputError
-        from oodzoo.predictor.images import image_files
+        from oodzoo.predictor.filing import image_files
 
         self._given = [each for each in given if each != STDIN]
         self._null, self._column = null, text_column
@@ -144,7 +143,7 @@ class Inputs:
 
     def _texts(self) -> Iterator[Batch]:
         from oodzoo.core.errors import InputError
-        from oodzoo.predictor.inputs import read_lines
+        from oodzoo.predictor.filing import read_lines
 
         if self._given:
             yield _read_texts(self._given, self._column)
@@ -188,7 +187,7 @@ class Inputs:
 def _listed(name: str, stream: BinaryIO, null: bool, sorter: Sorter | None) -> Iterator[Batch]:
     """The images of a list, in groups."""
     from oodzoo.core.errors import InputError
-    from oodzoo.predictor.inputs import BadLine, ImageFinder, read_lines
+    from oodzoo.predictor.filing import BadLine, ImageFinder, read_lines
 
     shown = "stdin" if name == STDIN else name
     finder = ImageFinder()
@@ -305,7 +304,7 @@ def _read_features(predictor: Predictor, given: Sequence[str]) -> Batch:
     """Features by model, and a name of each row: its path, or its number."""
     from oodzoo.core.errors import InputError
     from oodzoo.extraction.importing import read_feature_files
-    from oodzoo.predictor.inputs import checked_features
+    from oodzoo.predictor.chunks import checked_features
 
     read = read_feature_files([Path(each) for each in given])
     features: Any = read.features

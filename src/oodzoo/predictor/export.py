@@ -37,7 +37,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import write_tidily
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import one_line
-from oodzoo.predictor.images import compute_features
+from oodzoo.predictor.chunks import compute_features
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.models import load_models as load_again
 from oodzoo.predictor.parts import PredictorParts

@@ -37,8 +37,8 @@ from oodzoo.predictor.choosing import (
     parse_options,
     require_decided_here,
 )
+from oodzoo.predictor.chunks import Encoder, encode_all, require_encoders
 from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.inputs import Encoder, encode_all, require_encoders
 from oodzoo.predictor.left_out import measure_left_out
 from oodzoo.predictor.models import (
     FeatureModel,
@@ -177,8 +177,7 @@ def fit(
         if encoders is not None:
             raise InputError("give the encoders as the first argument, or features and encoders")
         encoders = require_encoders(features)
-        encoded = encode_all(encoders, inputs)
-        features, milliseconds = encoded.features, encoded.milliseconds
+        features, milliseconds = encode_all(encoders, inputs)
     source = _source(features, y, domains, groups, models, options.get("task"))
     _require_known(encoders, source)
     specs = _specs(options.get("zoo"))

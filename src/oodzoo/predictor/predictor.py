@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Self, cast, overload
 
@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
 from oodzoo.combining.statements import shown_choice
-from oodzoo.core.backend import default_batch_size, require_device, resolve_device
+from oodzoo.core.backend import default_batch_size, require_device, resolve_device, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.text import count, some_of
@@ -24,25 +24,25 @@ from oodzoo.extraction.columns import Columns
 from oodzoo.linear.heads.adaptive import AdaptingDomain, AdaptiveHead
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.card import predictor_as_html
-from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
-from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
-from oodzoo.predictor.inputs import (
+from oodzoo.predictor.chunks import (
     BATCH_SIZE,
     Encoder,
+    FeatureChunk,
+    ImageLike,
     Inputs,
     Samples,
     as_list,
     checked_features,
-    is_feature_array,
     iter_encoded,
+    iter_features,
     iter_given,
-    iter_texts,
     keep_first,
     known_encoders,
     one_column,
-    require_every_encoder,
+    preprocess_images,
 )
+from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
+from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import FeatureModel, PredictorModel, load_models
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
@@ -269,22 +269,19 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
 
     def _chunks(self, images: Samples, start: int = 0) -> Iterator[FeatureChunk]:
         """Selected features, from a position on."""
-        columns = self.columns
-        if isinstance(images, Mapping):
-            yield from iter_given(checked_features(images, self.models), columns, start)
-        elif self.modality == "text":
-            texts, size = one_column(images, "text"), self._batch_size()
-            yield from iter_texts(texts, self.loaded(), self.columns, size, start)
-        elif not self.features_only:
-            listed = one_column(images, "image")
-            remaining = islice(listed, start, None) if start else listed
-            yield from iter_features(remaining, self.loaded(), columns, self._batch_size())
-        elif not self.encoders and is_feature_array(images):
-            yield from iter_given(checked_features(images, self.models), columns, start)
-        else:
-            require_every_encoder(self.encoders, self.models)
-            size = self.batch_size or BATCH_SIZE
-            yield from iter_encoded(images, self.models, self.encoders, columns, size, start)
+        if not isinstance(images, Mapping) and self.modality is not None:
+            listed, size = one_column(images, self._noun), self._batch_size()
+            yield from iter_features(listed, self.loaded(), self.columns, size, start)
+            return
+        dimensions = getattr(images, "ndim", None)
+        is_array = dimensions is not None and not self.encoders
+        if is_array and dimensions != 2:  # if need be features of a wrong shape
+            is_array = np.asarray(to_numpy(images)).dtype.kind in "fiu"
+        if is_array or isinstance(images, Mapping):
+            yield from iter_given(checked_features(images, self.models), self.columns, start)
+            return
+        size = self.batch_size or BATCH_SIZE
+        yield from iter_encoded(images, self.models, self.encoders, self.columns, size, start)
 
     def _predict_chunks(
         self, chunks: Iterable[FeatureChunk], finish: Finish

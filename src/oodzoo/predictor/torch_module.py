@@ -27,8 +27,8 @@ import numpy as np
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
+from oodzoo.predictor.chunks import compute_features
 from oodzoo.predictor.export import input_names
-from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Preprocessing

@@ -25,7 +25,7 @@ from oodzoo.data.sources.columns import ONE_DOMAIN, as_names
 from oodzoo.data.sources.targets import Targets, read_targets
 from oodzoo.extraction.importing import read_feature_files
 from oodzoo.predictor import Predictor
-from oodzoo.predictor.inputs import checked_features
+from oodzoo.predictor.chunks import checked_features
 from oodzoo.tasks import Task
 
 
