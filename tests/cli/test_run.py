@@ -17,8 +17,7 @@ from tests.cluster.data import write_zoo
 from tests.conftest import Outcome, Run
 from tests.report.example import example_run
 
-from oodzoo.cli.run import _typed_command
-from oodzoo.cli.verdict import next_steps
+from oodzoo.cli.run import _typed_command, next_steps
 from oodzoo.core.tables import aligned
 from oodzoo.demo import write_digits
 from oodzoo.report.record import PredictorSummary, read_run

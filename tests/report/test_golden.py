@@ -31,13 +31,13 @@ from tests.report.example import (
 from tests.report.outline import outline
 
 from oodzoo.cli.terminal import WIDTH
-from oodzoo.cli.verdict import verdict
 from oodzoo.combining.evaluation.rows import Gain, TunedFacts, Tuning
 from oodzoo.combining.statements import Advice, on_budget, on_target, on_tuning
 from oodzoo.predictor.assessment.result import TestResult
 from oodzoo.ranking.racing import Dropped
 from oodzoo.report import page
 from oodzoo.report.assessment_page import assessment_page
+from oodzoo.report.headline import verdict
 from oodzoo.report.record import ExtractionSummary, PredictorSummary, Run
 from oodzoo.store.leaks.similar import NearDuplicates, Pair, Pairs
 from oodzoo.tasks.diagnosis.classes import Bin, Reliability, diagnose_classes

@@ -169,7 +169,7 @@ def _front(ranking: Ranking) -> Ranking:
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
-    from oodzoo.report.ranking import interval_words, where
+    from oodzoo.combining.statements import PARETO, interval_words, where
     from oodzoo.tasks.kinds import WORDS
 
     terms, metric = _terms(ranking), WORDS[ranking.task].metric
@@ -192,8 +192,7 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     costs = {name: text for name, text in _COSTS.items() if name not in dropped}
     if costs:
         explained.append(f"{', '.join(costs)}: {', '.join(costs.values())}.")
-    marked = "*: Pareto-optimal, no other model is at least as accurate and cheaper."
-    for text in (interval, expected, metric.means, *explained, marked):
+    for text in (interval, expected, metric.means, *explained, f"*: {PARETO}."):
         terminal.paragraph(text)
     if ranking.domains_proposed is not None:
         terminal.line(
@@ -221,7 +220,7 @@ def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
 
 def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     """Show the first models of a ranking, and how to see the others."""
-    from oodzoo.report.ranking import has_target, interval_words, where
+    from oodzoo.combining.statements import has_target, interval_words, where
     from oodzoo.tasks.kinds import WORDS
 
     metric = WORDS[ranking.task].metric

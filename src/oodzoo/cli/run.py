@@ -59,7 +59,6 @@ from oodzoo.cli.rank import show_ranking, show_top
 from oodzoo.cli.select import kept_features, show_selection
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed import show_bed, show_best_score
-from oodzoo.cli.verdict import next_steps, verdict
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener
 from oodzoo.core.tables import aligned
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from oodzoo.data.sources.folder import UnlabelledImages
     from oodzoo.pipeline import RunConfig
     from oodzoo.pipeline.config import Option, Value
+    from oodzoo.report.record import Run
     from oodzoo.zoo import ModelSpec
 
 _SEVERAL = {"zoo", "top_k", "licence"}
@@ -192,6 +192,7 @@ def run_and_show(
     `more_steps` are what else to do next, each with a command.
     """
     from oodzoo.pipeline import run as run_pipeline
+    from oodzoo.report.headline import verdict
 
     if terminal.verbose:
         show_counts(terminal, dataset)
@@ -214,6 +215,25 @@ def run_and_show(
     for line in aligned([*next_steps(result, out, zoo, texts=texts), *more_steps]):
         terminal.say(line)
     terminal.document({**result.to_dict(), "report": str(out / "report.html")})
+
+
+def next_steps(
+    run: Run, out: Path, zoo: Sequence[ModelSpec], *, texts: bool
+) -> list[tuple[str, str]]:
+    """What can be done with the results, and how."""
+    model = typed(out / "model")
+    steps = [("look at the report", str(out / "report.html"))]
+    if run.predictor is not None:
+        takes = "TEXTS.csv|.txt" if texts else "IMAGE|FOLDER ..."
+        steps += [
+            ("predict", f"oodzoo predict {model} {takes}"),
+            ("test on labelled data", f"oodzoo test {model} DATA"),
+        ]
+        tunable = {spec.name for spec in zoo if spec.kind != "onnx"}
+        if not texts and tunable.intersection(run.predictor.models):
+            tuned = typed(f"{out.resolve().name}-tuned")
+            steps.append(("fine-tune", f"oodzoo tune {model} DATA --out {tuned}"))
+    return steps
 
 
 def require_outside(out: Path, given: dict[str, Path | None]) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from oodzoo.core.text import count
+from oodzoo.core.options import total_cost
+from oodzoo.core.text import count, listed, number, span
 from oodzoo.tasks import Kind
 from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, add_up
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from oodzoo.combining.evaluation.result import Evaluation
     from oodzoo.combining.evaluation.rows import Gain
     from oodzoo.combining.verdict import Recommended
+    from oodzoo.ranking.result import Ranking, Row
 
 # --- combinations ---------------------------------------------------------------------------------
 
@@ -460,3 +462,131 @@ def most_useful(advice: Sequence[Advice]) -> list[Advice]:
     budgets = [each for each in advice if each.kind == "budget"]
     best = [max(data, key=lambda each: each.gain or 0)] if data else []
     return [*best, *budgets[:1]]
+
+
+# --- rankings -------------------------------------------------------------------------------------
+
+PARETO = "Pareto-optimal, no other model is at least as accurate and cheaper"
+
+
+def has_target(ranking: Ranking) -> bool:
+    """Whether the models are ranked for images of a target."""
+    return ranking.rows[0].agreement is not None
+
+
+def where(ranking: Ranking) -> str:
+    """Where the accuracy is expected."""
+    return "on the target" if has_target(ranking) else "on an unseen domain"
+
+
+def interval_words(ranking: Ranking) -> str:
+    """What the interval is for."""
+    return "90 % interval" if has_target(ranking) else "90 % interval for a new domain"
+
+
+def interval_text(ranking: Ranking, row: Row, digits: int = 0) -> str:
+    """The interval of a model, in words."""
+    return f"{interval_words(ranking)}: {span(*row.accuracy_interval, digits=digits)} %"
+
+
+def choice_is_repeated(ranking: Ranking) -> bool:
+    """Whether the choice of the first model is part of the estimate of its accuracy.
+
+    It is for scores that are known for each held-out domain, if there was a choice.
+    """
+    return len(ranking) > 1 and all(fold.score is not None for fold in ranking.rows[0].folds)
+
+
+def certainty(ranking: Ranking) -> str:
+    """How certain it is that the top model is the best; empty if that is not known."""
+    first, others = ranking.rows[0], len(ranking) - 1
+    if not first.rank_interval or not others:
+        return ""
+    if first.rank_interval[1] == 1:
+        rest = "the other model" if others == 1 else f"the other {others} models"
+        return f"It is clearly ahead of {rest}."
+    if not first.tied:
+        return f"90 % interval of its rank: {span(*first.rank_interval)}."
+    domains = count(len(first.folds), "domain")
+    return f"With {domains}, it is statistically tied with {listed(first.tied, 3)}."
+
+
+def proposed_line(by: str | None) -> str:
+    """A sentence to put next to domains; empty if they were given.
+
+    Examples
+    --------
+    >>> proposed_line("camera")
+    'The domains are proposed by camera, not given: a really new domain can be easier or harder.'
+    >>> proposed_line(None)
+    ''
+    """
+    if by is None:
+        return ""
+    return (
+        f"The domains are proposed by {by}, not given: a really new domain can be easier or harder."
+    )
+
+
+# --- what to expect -------------------------------------------------------------------------------
+
+_MEANINGS: dict[Kind, str] = {
+    "classification": "Of 100 images of {place}, expect about {value} to be classified correctly",
+    "regression": "In {place}, expect about {value} % of the variance of the labels to be "
+    "predicted",
+    "multilabel": "In {place}, expect an average precision of about {value} %",
+}
+
+
+def meaning(
+    task: Kind, value: float, interval: tuple[float, float] | None, place: str = "a new domain"
+) -> str:
+    """What a percentage and its interval mean for a domain."""
+    text = _MEANINGS[task].format(place=place, value=number(value))
+    if interval is None:
+        return f"{text}."
+    how_sure = "in nine of ten new domains" if place == "a new domain" else "with 90 % certainty"
+    unit = "" if task == "classification" else " %"
+    low, high = (number(end) for end in interval)
+    return f"{text}: {how_sure}, between {low} and {high}{unit}."
+
+
+class Cost(NamedTuple):
+    """Milliseconds per image and number of parameters; None if not known for all models."""
+
+    milliseconds: float | None
+    parameters: float | None
+
+
+def cost_of(models: Sequence[str], ranking: Ranking | None) -> Cost:
+    """Sum the cost of models; layers of one network count once."""
+    ranked = {row.model: row for row in ranking.rows} if ranking else {}
+    if not ranked.keys() >= set(models):
+        return Cost(None, None)
+    rows = [ranked[model] for model in models]
+    return Cost(
+        total_cost({row.model: row.milliseconds for row in rows}),
+        total_cost({row.model: row.parameters for row in rows}),
+    )
+
+
+def cost_in_words(models: Sequence[str], ranking: Ranking | None) -> str:
+    """The number of models, and what they cost together, as far as it is known."""
+    milliseconds, parameters = cost_of(models, ranking)
+    parts = [count(len(models), "model")]
+    if milliseconds is not None:
+        parts.append(f"{_rounded(milliseconds)} ms per image")
+    if parameters is not None:
+        parts.append(f"{_rounded(parameters / 1e6)} million parameters")
+    return ", ".join(parts)
+
+
+def _rounded(value: float) -> str:
+    """Two significant figures, and whole numbers from 10 on.
+
+    Examples
+    --------
+    >>> _rounded(0.699), _rounded(123.4)
+    ('0.7', '123')
+    """
+    return f"{value:.2g}" if value < 9.95 else f"{value:,.0f}"

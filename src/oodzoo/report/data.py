@@ -10,13 +10,13 @@ from typing import Any
 
 from PIL import Image, ImageOps
 
+from oodzoo.combining.statements import proposed_line
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, duration
 from oodzoo.data.files import StoredFile, UnreadableImageError
 from oodzoo.data.images import read
 from oodzoo.ranking.racing import Dropped
 from oodzoo.report.blocks import Block, Facts, Figure, Gallery, PairGallery, Section, Thumbnail
-from oodzoo.report.domains import proposed_line
 from oodzoo.report.record import DataSummary, Run, Stage
 from oodzoo.store.leaks.similar import NearDuplicates, Pair
 from oodzoo.tasks.kinds import MEASURES, WORDS

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from oodzoo.combining.statements import choice_is_repeated, proposed_line
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, is_number, number
 from oodzoo.ranking.result import Ranking
@@ -24,25 +25,8 @@ from oodzoo.report.chart import (
     shortened,
     text_width,
 )
-from oodzoo.report.ranking import TERMS, Term, choice_is_repeated, domain_terms, metric_term
+from oodzoo.report.ranking import TERMS, Term, domain_terms, metric_term
 from oodzoo.tasks.kinds import WORDS
-
-
-def proposed_line(by: str | None) -> str:
-    """A sentence to put next to domains; empty if they were given.
-
-    Examples
-    --------
-    >>> proposed_line("camera")
-    'The domains are proposed by camera, not given: a really new domain can be easier or harder.'
-    >>> proposed_line(None)
-    ''
-    """
-    if by is None:
-        return ""
-    return (
-        f"The domains are proposed by {by}, not given: a really new domain can be easier or harder."
-    )
 
 
 @dataclass(frozen=True)

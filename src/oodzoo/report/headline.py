@@ -1,4 +1,4 @@
-"""The first screen of the page: the verdict, its measured number, and what to do now."""
+"""The result of a run in a few words: the first screen of its page, and the end of its output."""
 
 from __future__ import annotations
 
@@ -10,31 +10,70 @@ from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.statements import (
     CHOICES,
     TITLES,
+    achieves,
     caution,
+    certainty,
+    choice_is_repeated,
     chosen_otherwise,
+    compared,
+    cost_in_words,
+    cost_of,
     described,
     failing_class,
+    has_target,
+    interval_text,
+    meaning,
+    shown_choice,
+    where,
     why_not_the_highest,
+    with_target,
 )
 from oodzoo.combining.verdict import Recommended
 from oodzoo.core.packages import install_hint
-from oodzoo.core.text import count, listed, number, significant, span, typed
+from oodzoo.core.tables import aligned
+from oodzoo.core.text import count, listed, number, significant, span, typed, wrapped
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Headline, Measured, Step, Tile
 from oodzoo.report.chart import Drawing, Scale, mark, percent, whisker
 from oodzoo.report.data import dimensions, leaks_remark
-from oodzoo.report.ranking import choice_is_repeated, has_target, interval_text, where
-from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
-from oodzoo.report.record import DataSummary, PredictorSummary, Run
+from oodzoo.report.record import PredictorSummary, Run
 from oodzoo.tasks import Kind, Task
 from oodzoo.tasks.kinds import WORDS
 
-# --- what to do now -------------------------------------------------------------------------------
+MOST_NAMES = 6
+"""Largest number of names in a sentence."""
 
-NOTE = "Run these in the folder of this report, with your own files for the names in capitals."
+# --- the first screen -----------------------------------------------------------------------------
+
+_NOTE = "Run these in the folder of this report, with your own files for the names in capitals."
+
+_UNFINISHED = (
+    "The run has not finished: this page is written again after each stage. If it was stopped, the "
+    "same command resumes it."
+)
 
 STORE_FOLDER, SINGLE_FOLDER = "store", "single"
 """Folders in that of the report: the features, and a predictor of the top model."""
+
+
+def headline(run: Run) -> Headline:
+    """The result of a run, as far as it has got."""
+    if run.evaluation:
+        shown = _of_evaluation(run, run.evaluation)
+    elif run.ranking:
+        shown = _of_ranking(run, run.ranking)
+    else:
+        shown = Headline("This run has no ranking yet.")
+    remarks, tiles = [*shown.remarks], [*shown.tiles]
+    if run.data:
+        noun = "images" if run.data.images != 1 else "image"
+        tiles.append(Tile(number(run.data.images), noun, dimensions(run.data)))
+    if run.leaks:
+        remarks.append(leaks_remark(run.leaks))
+    if run.ranking and run.predictor is None:
+        remarks.append(_UNFINISHED)
+    remarks = [*filter(None, remarks)]
+    return replace(shown, steps=steps(run), steps_note=_NOTE, remarks=remarks, tiles=tiles)
 
 
 def steps(run: Run) -> list[Step]:
@@ -61,181 +100,71 @@ def steps(run: Run) -> list[Step]:
     ]
 
 
-# --- the number that the page is about ------------------------------------------------------------
-
-Interval = tuple[float, float] | None
-
-
-def measured(evaluation: Evaluation) -> Measured:
-    """The metric of what is recommended, measured on domains that were left out."""
-    best, words = evaluation.recommended, WORDS[evaluation.task]
+def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
+    """The recommended choice and its measured accuracy."""
+    best, words, ranking = evaluation.recommended, WORDS[evaluation.task], run.ranking
     notes = []
     if best.interval is not None:
         notes.append(f"90 % interval for a new domain: {span(*best.interval)} %")
     if words.second.means:
-        notes.append(_second(evaluation))
-    return Measured(
-        f"{number(best.average, 1)} %",
-        f"{words.metric.name} on unseen domains, measured",
-        "; ".join(notes),
-        _strip(evaluation.task, best.average, best.interval, best.domains),
-    )
-
-
-def _second(evaluation: Evaluation) -> str:
-    """The second metric, averaged over the test domains."""
-    second, name = WORDS[evaluation.task].second, Task(evaluation.task).second_metric
-    value = fmean(evaluation.recommended_row.measure(name).values())
-    mean = ", mean over outputs" if evaluation.outputs else ", in the units of the labels"
-    units = second.unit or mean
-    return f"{second.name} {significant(value)}{units}"
-
-
-def expected(ranking: Ranking) -> Measured:
-    """The expected metric of the top model, without an evaluation."""
-    first = ranking.rows[0]
-    note = interval_text(ranking, first)
-    if choice_is_repeated(ranking):
-        note += "; the choice of the model is part of the estimate"
-    by_domain = {fold.domain: fold.accuracy for fold in first.folds}
-    chart = _strip(ranking.task, first.expected_accuracy, first.accuracy_interval, by_domain)
-    return Measured(
-        f"{number(first.expected_accuracy, 1)} %",
-        f"expected {WORDS[ranking.task].metric.name} {where(ranking)}",
-        note,
-        None if has_target(ranking) else chart,
-    )
-
-
-# --- what it means -------------------------------------------------------------------------------
-
-
-def meaning(evaluation: Evaluation) -> str:
-    """What the measured number means for a new domain, and where it is worst."""
-    best = evaluation.recommended
-    text = _meaning(evaluation.task, best.average, best.interval)
-    hardest_class = ""
-    if failing := failing_class(evaluation.diagnosis):
-        hardest_class = (
-            f" The hardest class is {failing[0]}: {number(failing[1])} % of its images are "
-            "recognised."
+        second = Task(evaluation.task).second_metric
+        value = fmean(evaluation.recommended_row.measure(second).values())
+        mean = ", mean over outputs" if evaluation.outputs else ", in the units of the labels"
+        notes.append(f"{words.second.name} {significant(value)}{words.second.unit or mean}")
+    remarks = [_what_it_is(run, best)]
+    if ranking is not None and has_target(ranking):
+        first = ranking.rows[0]
+        remarks.append(
+            f"On the target, expect {number(first.expected_accuracy, 1)} % of {first.model} alone "
+            f"({interval_text(ranking, first)}), estimated without labels."
         )
-    if len(best.domains) < 2:
-        return text + hardest_class
-    order = sorted(best.domains, key=best.domains.__getitem__)
-    return (
-        f"{text} The hardest of the {len(order)} held-out domains is {order[0]}, with "
-        f"{number(best.domains[order[0]], 1)} %; the easiest is {order[-1]}, with "
-        f"{number(best.domains[order[-1]], 1)} %.{hardest_class}"
-    )
-
-
-def expected_meaning(ranking: Ranking) -> str:
-    """What the expected number means."""
-    first = ranking.rows[0]
-    place = "the target" if has_target(ranking) else "a new domain"
-    return _meaning(ranking.task, first.expected_accuracy, first.accuracy_interval, place)
-
-
-_MEANINGS: dict[Kind, str] = {
-    "classification": "Of 100 images of {place}, expect about {value} to be classified correctly",
-    "regression": "In {place}, expect about {value} % of the variance of the labels to be "
-    "predicted",
-    "multilabel": "In {place}, expect an average precision of about {value} %",
-}
-
-
-def _meaning(task: Kind, value: float, interval: Interval, place: str = "a new domain") -> str:
-    text = _MEANINGS[task].format(place=place, value=number(value))
-    if interval is None:
-        return f"{text}."
-    how_sure = "in nine of ten new domains" if place == "a new domain" else "with 90 % certainty"
-    unit = "" if task == "classification" else " %"
-    low, high = (number(end) for end in interval)
-    return f"{text}: {how_sure}, between {low} and {high}{unit}."
-
-
-# --- a small chart -------------------------------------------------------------------------------
-
-
-def _strip(task: Kind, value: float, interval: Interval, domains: Mapping[str, float]) -> Drawing:
-    """The number, its interval, and a stroke for each held-out domain, up to 100 %."""
-    metric, width, middle = WORDS[task].metric, 340, 16
-    ends = [0.0, value, *(interval or ()), *domains.values()]
-    scale = Scale(percent(ends, 0, 1, lowest=metric.lowest).low, 100, 2, width - 2)
-    listed = ", ".join(f"{domain} {number(each, 1)} %" for domain, each in domains.items())
-    ends_text = "" if interval is None else f", 90 % interval {span(*interval)} %"
-    description = f"{number(value, 1)} %{ends_text}. Held-out domains: {listed}."
-    drawing = Drawing(width, 46, metric.title, description)
-    drawing.line(scale.start, middle, scale.end, middle, "zero")
-    for end in (scale.low, (scale.low + scale.high) / 2, scale.high):
-        drawing.line(scale(end), middle - 3, scale(end), middle + 3, "zero")
-        anchor = {scale.low: "start", scale.high: "end"}.get(end, "middle")
-        drawing.text(scale(end), middle + 26, f"{number(end)} %", "tick", end=anchor)
-    if interval is not None:
-        tip = f"90 % interval for a new domain\n{span(*interval)} %"
-        whisker(drawing, middle, scale(interval[0]), scale(interval[1]), "expected wide-line", tip)
-    for domain, each in domains.items():
-        tip = f"{domain}\n{number(each, 1)} %"
-        drawing.rect(scale(each) - 1, middle - 10, 2, 20, "stroke", data_tip=tip)
-    mark(drawing, "circle", scale(value), middle, "dot expected", f"{number(value, 1)} %")
-    return drawing
-
-
-# --- the first screen -----------------------------------------------------------------------------
-
-_UNFINISHED = (
-    "The run has not finished: this page is written again after each stage. If it was stopped, the "
-    "same command resumes it."
-)
-
-
-def headline(run: Run) -> Headline:
-    """The result of a run, as far as it has got."""
-    if run.evaluation:
-        shown = _of_evaluation(run, run.evaluation)
-    elif run.ranking:
-        shown = _of_ranking(run, run.ranking)
-    else:
-        shown = Headline("This run has no ranking yet.")
-    data_tiles = [_data_tile(run.data)] if run.data else []
-    warnings = [warning] if run.leaks and (warning := leaks_remark(run.leaks)) else []
-    if run.ranking and run.predictor is None:
-        warnings.append(_UNFINISHED)
-    return replace(
-        shown,
-        steps=steps(run),
-        steps_note=NOTE,
-        remarks=[*shown.remarks, *warnings],
-        tiles=[*shown.tiles, *data_tiles],
-    )
-
-
-# --- with an evaluation: the recommended choice and its measured accuracy ------------------------
-
-
-def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
-    best = evaluation.recommended
-    remarks = [*_what_it_is(run, best), *_on_the_target(run.ranking), _compared(evaluation)]
-    remarks += filter(None, [caution(evaluation)])
+    remarks += [_compared(evaluation), caution(evaluation)]
     stated = any(advice.kind == "target_images" for advice in evaluation.advice)
     if (adapted := evaluation.with_target.get("pool")) and not stated:
-        remarks.append(
-            "With unlabelled images of each test domain, the pool reaches "
-            f"{number(adapted.average, 1)} %."
-        )
-    if run.ranking and best.choice == "single" and best.models[0] == run.ranking.best:
-        remarks += _certainty(run.ranking)
+        remarks.append(with_target(adapted.average))
+    if ranking and best.choice == "single" and best.models[0] == ranking.best:
+        remarks.append(certainty(ranking))
+    n_models, n_all = len(best.models), len(ranking or best.models)
+    tiles = [Tile(f"{n_models} of {n_all}", "models" if n_all > 1 else "model")]
+    cost = cost_of(best.models, ranking)
+    size = None if cost.parameters is None else significant(cost.parameters / 1e6)
+    if cost.milliseconds is not None:
+        note = f"{size} million parameters" if size else ""
+        tiles.append(Tile(f"{significant(cost.milliseconds)} ms", "per image", note))
+    elif size:
+        tiles.append(Tile(f"{size} M", "parameters"))
     return Headline(
         subject=described(best.choice, best.models),
-        measured=measured(evaluation),
-        meaning=meaning(evaluation),
+        measured=Measured(
+            f"{number(best.average, 1)} %",
+            f"{words.metric.name} on unseen domains, measured",
+            "; ".join(notes),
+            _strip(evaluation.task, best.average, best.interval, best.domains),
+        ),
+        meaning=_meaning(evaluation),
         remarks=remarks,
-        tiles=_recommended_tiles(run, evaluation),
+        tiles=tiles,
     )
 
 
-def _what_it_is(run: Run, best: Recommended) -> list[str]:
+def _meaning(evaluation: Evaluation) -> str:
+    """What the measured number means for a new domain, and where it is worst."""
+    best = evaluation.recommended
+    text = meaning(evaluation.task, best.average, best.interval)
+    if len(best.domains) > 1:
+        order = sorted(best.domains, key=best.domains.__getitem__)
+        low, high = (number(best.domains[each], 1) for each in (order[0], order[-1]))
+        text += (
+            f" The hardest of the {len(order)} held-out domains is {order[0]}, with {low} %; the "
+            f"easiest is {order[-1]}, with {high} %."
+        )
+    if failing := failing_class(evaluation.diagnosis):
+        name, recall = failing
+        text += f" The hardest class is {name}: {number(recall)} % of its images are recognised."
+    return text
+
+
+def _what_it_is(run: Run, best: Recommended) -> str:
     """Its models, and where it is saved."""
     parts = []
     if len(best.models) > 1:
@@ -243,7 +172,7 @@ def _what_it_is(run: Run, best: Recommended) -> list[str]:
     if made := run.predictor:
         same = made.choice == best.choice and set(made.models) == set(best.models)
         parts.append(_saved(run, made, same=same))
-    return [" ".join(parts)] if parts else []
+    return " ".join(parts)
 
 
 def _saved(run: Run, made: PredictorSummary, *, same: bool) -> str:
@@ -270,11 +199,7 @@ def _compared(evaluation: Evaluation) -> str:
         for name, title in TITLES.items()
         if name in evaluation.rows and name != best.choice
     ]
-    otherwise = f"{chosen} " if (chosen := chosen_otherwise(evaluation)) else ""
-    text = (
-        f"The {metric} is measured on each domain in turn, with everything chosen and trained "
-        f"without it. {otherwise}For comparison: {', '.join(others)}"
-    )
+    text = f"For comparison: {', '.join(others)}"
     if oracle := evaluation.oracle:
         text += (
             f"; the best single model on each test domain, which is unknown in advance, "
@@ -283,79 +208,144 @@ def _compared(evaluation: Evaluation) -> str:
     if tied := [TITLES[name] for name in evaluation.tied]:
         names = listed(tied, len(tied))
         text += f". Within a standard error of what is recommended, the best first: {names}"
-    return " ".join(filter(None, (f"{text}.", why_not_the_highest(evaluation))))
-
-
-def _on_the_target(ranking: Ranking | None) -> list[str]:
-    """What to expect on the target, which was not measured; nothing without a target."""
-    if ranking is None or not has_target(ranking):
-        return []
-    first = ranking.rows[0]
-    text = f"On the target, expect {number(first.expected_accuracy, 1)} % of {first.model} alone"
-    return [f"{text} ({interval_text(ranking, first)}), estimated without labels."]
-
-
-def _recommended_tiles(run: Run, evaluation: Evaluation) -> list[Tile]:
-    best = evaluation.recommended
-    n_models, n_all = len(best.models), len(run.ranking or best.models)
-    tiles = [Tile(f"{n_models} of {n_all}", "models" if n_all > 1 else "model")]
-    return tiles + _cost_tiles(cost_of(best.models, run.ranking))
-
-
-def _cost_tiles(cost: Cost) -> list[Tile]:
-    """The cost of the models together, as far as it is known."""
-    size = None if cost.parameters is None else significant(cost.parameters / 1e6)
-    if cost.milliseconds is not None:
-        note = f"{size} million parameters" if size else ""
-        return [Tile(f"{significant(cost.milliseconds)} ms", "per image", note)]
-    return [Tile(f"{size} M", "parameters")] if size else []
-
-
-# --- without one: the ranking --------------------------------------------------------------------
+    first = (
+        f"The {metric} is measured on each domain in turn, with everything chosen and trained "
+        "without it."
+    )
+    lines = (first, chosen_otherwise(evaluation), f"{text}.", why_not_the_highest(evaluation))
+    return " ".join(filter(None, lines))
 
 
 def _of_ranking(run: Run, ranking: Ranking) -> Headline:
+    """The top model, and what to expect of it."""
     first, n_models = ranking.rows[0], len(ranking)
+    value, interval = first.expected_accuracy, first.accuracy_interval
+    metric, target = WORDS[ranking.task].metric.name, has_target(ranking)
     clear = n_models == 1 or not first.rank_interval or first.rank_interval[1] < n_models
-    remarks = _certainty(ranking)
+    remarks, note = [certainty(ranking)], interval_text(ranking, first)
     if made := run.predictor:
         alone = made.models == (first.model,)
-        saved = _saved(run, made, same=alone)
-        metric = WORDS[ranking.task].metric.name
         unmeasured = f" Its {metric} was not measured, which needs three domains."
-        remarks.append(saved if alone else saved + unmeasured)
+        remarks.append(_saved(run, made, same=alone) + ("" if alone else unmeasured))
+    if choice_is_repeated(ranking):
+        note += "; the choice of the model is part of the estimate"
+    by_domain = {fold.domain: fold.accuracy for fold in first.folds}
+    chart = None if target else _strip(ranking.task, value, interval, by_domain)
+    label = f"expected {metric} {where(ranking)}"
+    rank = ""
+    if first.rank_interval and n_models > 1:
+        rank = f"90 % interval of the rank: {span(*first.rank_interval)}"
     return Headline(
         "" if clear else "leads.",
         first.model,
         clear,
-        measured=expected(ranking),
-        meaning=expected_meaning(ranking),
+        measured=Measured(f"{number(value, 1)} %", label, note, chart),
+        meaning=meaning(ranking.task, value, interval, "the target" if target else "a new domain"),
         remarks=remarks,
-        tiles=_ranking_tiles(ranking),
+        tiles=[Tile(f"1st of {n_models}", "rank", rank)],
     )
 
 
-def _certainty(ranking: Ranking) -> list[str]:
-    """How certain it is that the top model is the best; nothing if that is not known."""
-    first, others = ranking.rows[0], len(ranking) - 1
-    if not first.rank_interval or not others:
+def _strip(
+    task: Kind, value: float, interval: tuple[float, float] | None, domains: Mapping[str, float]
+) -> Drawing:
+    """The number, its interval, and a stroke for each held-out domain, up to 100 %."""
+    metric, width, middle = WORDS[task].metric, 340, 16
+    ends = [0.0, value, *(interval or ()), *domains.values()]
+    scale = Scale(percent(ends, 0, 1, lowest=metric.lowest).low, 100, 2, width - 2)
+    listed = ", ".join(f"{domain} {number(each, 1)} %" for domain, each in domains.items())
+    ends_text = "" if interval is None else f", 90 % interval {span(*interval)} %"
+    description = f"{number(value, 1)} %{ends_text}. Held-out domains: {listed}."
+    drawing = Drawing(width, 46, metric.title, description)
+    drawing.line(scale.start, middle, scale.end, middle, "zero")
+    for end in (scale.low, (scale.low + scale.high) / 2, scale.high):
+        drawing.line(scale(end), middle - 3, scale(end), middle + 3, "zero")
+        anchor = {scale.low: "start", scale.high: "end"}.get(end, "middle")
+        drawing.text(scale(end), middle + 26, f"{number(end)} %", "tick", end=anchor)
+    if interval is not None:
+        tip = f"90 % interval for a new domain\n{span(*interval)} %"
+        whisker(drawing, middle, scale(interval[0]), scale(interval[1]), "expected wide-line", tip)
+    for domain, each in domains.items():
+        tip = f"{domain}\n{number(each, 1)} %"
+        drawing.rect(scale(each) - 1, middle - 10, 2, 20, "stroke", data_tip=tip)
+    mark(drawing, "circle", scale(value), middle, "dot expected", f"{number(value, 1)} %")
+    return drawing
+
+
+# --- the end of the output ------------------------------------------------------------------------
+
+Pairs = list[tuple[str, str]]
+
+
+def verdict(run: Run, width: int) -> list[str]:
+    """The result of a run: a sentence, and three numbers with what they mean."""
+    if run.evaluation is not None:
+        sentence, numbers = _measured(run, run.evaluation)
+    elif run.ranking is not None:
+        sentence, numbers = _expected(run, run.ranking)
+    else:
         return []
-    if first.rank_interval[1] == 1:
-        rest = "the other model" if others == 1 else f"the other {others} models"
-        return [f"It is clearly ahead of {rest}."]
-    if not first.tied:
-        return [f"90 % interval of its rank: {span(*first.rank_interval)}."]
-    domains = count(len(first.folds), "domain")
-    return [f"With {domains}, it is statistically tied with {listed(first.tied, 3)}."]
+    return [*wrapped(f"Result: {sentence}", width), *aligned(numbers, width)]
 
 
-def _ranking_tiles(ranking: Ranking) -> list[Tile]:
-    first = ranking.rows[0]
-    note = ""
-    if first.rank_interval and len(ranking) > 1:
-        note = f"90 % interval of the rank: {span(*first.rank_interval)}"
-    return [Tile(f"1st of {len(ranking)}", "rank", note)]
+def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
+    best, ranking = evaluation.recommended, run.ranking
+    main = (
+        f"{described(best.choice, best.models)} {achieves(evaluation.task, best.average)}, "
+        "measured on each domain without using it."
+    )
+    sizes = {len(cell.models) for cell in evaluation.recommended_row.cells.values()}
+    others = ""
+    if sizes != {len(best.models)} and len(best.models) > 1:
+        low, high = min(sizes), max(sizes)
+        models = count(low, "model") if low == high else f"{span(low, high)} models"
+        others = (
+            f"Without each domain, {models} were chosen and measured; on all, {len(best.models)}."
+        )
+    sentences = (main, others, chosen_otherwise(evaluation), why_not_the_highest(evaluation))
+    expect = f"{best.average:.1f} %"
+    if best.interval is not None:
+        expect += f" (90 % interval {span(*best.interval)} %)"
+    worst = min(best.domains, key=best.domains.__getitem__)
+    expect += f"; hardest domain: {worst}, {best.domains[worst]:.1f} %"
+    pairs = [(WORDS[evaluation.task].metric.name, expect)]
+    if failing := failing_class(evaluation.diagnosis):
+        pairs.append(("hardest class", f"{failing[0]}, {failing[1]:.0f} % recognised"))
+    other, name = evaluation.single, "the top model alone"
+    if best.choice == "single":
+        other, name = evaluation.pool, "a pool of heads"
+    elif best.choice == "pool" and len(best.models) == 1:
+        name = "the top-ranked model with a plain head"
+    gain = f"{compared(best.average, other.average)} {name} ({other.average:.1f} %)"
+    pairs += [("cost", cost_in_words(best.models, ranking)), ("compared", gain)]
+    if ranking is not None and has_target(ranking):
+        first = ranking.rows[0]
+        interval = f"90 % interval {span(*first.accuracy_interval)} %"
+        text = f"{first.expected_accuracy:.1f} % to expect of {first.model} alone ({interval})"
+        pairs.append(("target", text))
+    # less time per image that costs nothing that is shown
+    budgets = [each for each in evaluation.advice if each.kind == "budget"]
+    free = [each.text for each in budgets if each.gain is not None and each.gain > -0.05]
+    return " ".join(filter(None, sentences)), [*pairs, *(("faster", text) for text in free[:1])]
 
 
-def _data_tile(data: DataSummary) -> Tile:
-    return Tile(number(data.images), "images" if data.images != 1 else "image", dimensions(data))
+def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
+    first, metric = ranking.rows[0], WORDS[ranking.task].metric.name
+    sentence = (
+        f"{first.model} leads the ranking. Nothing was measured on a domain that the choice did "
+        "not use, which needs three domains."
+    )
+    interval = f"90 % interval {span(*first.accuracy_interval)} %"
+    place = f"1 of {count(len(ranking.rows), 'model')}"
+    if first.rank_interval is not None:
+        place += f"; 90 % interval {span(*first.rank_interval)}"
+    pairs = [
+        (metric, f"{first.expected_accuracy:.1f} % to expect ({interval})"),
+        ("cost", cost_in_words([first.model], ranking)),
+        ("rank", place),
+    ]
+    made = run.predictor
+    if made is not None and set(made.models) != {first.model}:
+        choice, cost = shown_choice(made.choice, made.models), cost_in_words(made.models, ranking)
+        pairs.append(("predictor", f"{choice} of {cost}; its {metric} was not measured"))
+    return sentence, pairs

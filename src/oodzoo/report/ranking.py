@@ -4,6 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oodzoo.combining.statements import (
+    PARETO,
+    choice_is_repeated,
+    has_target,
+    interval_text,
+    interval_words,
+    where,
+)
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, span
 from oodzoo.ranking.result import Ranking, Row
@@ -118,38 +126,6 @@ def domain_terms(ranking: Ranking) -> list[Term]:
         terms = [TERMS[name] for name in _ZOOD]
     folds = [fold for row in ranking.rows for fold in row.folds]
     return [t for t in terms if any(getattr(fold, t.name) is not None for fold in folds)]
-
-
-def has_target(ranking: Ranking) -> bool:
-    """Whether the models are ranked for images of a target."""
-    return ranking.rows[0].agreement is not None
-
-
-# --- words for the expected accuracy --------------------------------------------------------------
-
-
-def where(ranking: Ranking) -> str:
-    """Where the accuracy is expected."""
-    return "on the target" if has_target(ranking) else "on an unseen domain"
-
-
-def interval_words(ranking: Ranking) -> str:
-    """What the interval is for."""
-    return "90 % interval" if has_target(ranking) else "90 % interval for a new domain"
-
-
-def interval_text(ranking: Ranking, row: Row, digits: int = 0) -> str:
-    """The interval of a model, in words."""
-    return f"{interval_words(ranking)}: {span(*row.accuracy_interval, digits=digits)} %"
-
-
-def choice_is_repeated(ranking: Ranking) -> bool:
-    """Whether the choice of the first model is part of the estimate of its accuracy.
-
-    It is for scores that are known for each held-out domain, if there was a choice.
-    """
-    first = ranking.rows[0]
-    return len(ranking) > 1 and all(fold.score is not None for fold in first.folds)
 
 
 # --- the section ----------------------------------------------------------------------------------
@@ -283,8 +259,7 @@ def _legend(ranking: Ranking) -> list[Key]:
         text = f"score: discriminability + stability / (3 × number of {outputs})"
         keys.insert(0, Key("score", "line", text))
     if any(row.pareto_optimal for row in ranking.rows):
-        text = "ring: Pareto-optimal, no other model is at least as accurate and cheaper"
-        keys.append(Key("expected front", "circle", text))
+        keys.append(Key("expected front", "circle", f"ring: {PARETO}"))
     return keys
 
 

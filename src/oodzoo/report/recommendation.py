@@ -6,45 +6,22 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from oodzoo.combining.evaluation.learning_curve import LearningCurve
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.statements import CHOICES, FINE_TUNED, TITLES, Advice, titled
 from oodzoo.combining.verdict import Recommended
-from oodzoo.core.options import total_cost
 from oodzoo.core.packages import install_hint
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, span
-from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Block, Change, Changes, Figure, Key, Section
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, mark
+from oodzoo.report.headline import MOST_NAMES
 from oodzoo.tasks.kinds import MEASURES, WORDS
-
-MOST_NAMES = 6
-"""Largest number of names in a sentence."""
 
 MOST_MODELS = 12
 """Longer lists of the models of pools start folded."""
-
-
-class Cost(NamedTuple):
-    """Milliseconds per image and number of parameters; None if not known for all models."""
-
-    milliseconds: float | None
-    parameters: float | None
-
-
-def cost_of(models: Sequence[str], ranking: Ranking | None) -> Cost:
-    """Sum the cost of models; layers of one network count once."""
-    ranked = {row.model: row for row in ranking.rows} if ranking else {}
-    if not ranked.keys() >= set(models):
-        return Cost(None, None)
-    rows = [ranked[model] for model in models]
-    return Cost(
-        total_cost({row.model: row.milliseconds for row in rows}),
-        total_cost({row.model: row.parameters for row in rows}),
-    )
 
 
 def decision_figure(evaluation: Evaluation) -> Figure:
