@@ -158,12 +158,12 @@ def selection() -> None:
 
 
 def extraction(name: str, batch_size: int = 256, batches: int = 24) -> None:
-    from oodzoo.zoo.timm import build
+    from oodzoo.zoo.sources.timm import TimmSource
     from oodzoo.zoo.torch_model import assemble
 
     spec = ModelSpec(name, f"timm/{name}")
     model: Model = assemble(
-        build(spec, pretrained=False), spec, device="cuda", precision="bfloat16"
+        TimmSource().build(spec, pretrained=False), spec, device="cuda", precision="bfloat16"
     )
     height, width = model.info.preprocessing.geometry.crop
     rng = np.random.default_rng(0)

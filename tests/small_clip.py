@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oodzoo.core.errors import MissingPackageError
-from oodzoo.zoo.open_clip import import_open_clip
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
 
 WIDTH = 24
@@ -19,7 +19,7 @@ WIDTH = 24
 def small_clip(folder: Path, *, bias: float | None = None, name: str = "clip") -> ModelSpec:
     """Write a model, with a bias of the logits if one is given; skip without open_clip."""
     try:
-        open_clip: Any = import_open_clip("this test")
+        open_clip: Any = get_source("open_clip").library("this test")  # type: ignore[attr-defined]
     except MissingPackageError as error:
         pytest.skip(str(error))
     import torch

@@ -343,7 +343,12 @@ RESULTS = ("rank", "select", "evaluate")
 MODULES = (
     *("tests.store.tiny", "tests.store.remote", "tests.cli.commands"),
     *(case.function.partition(":")[0] for case in CASES.values()),
-    *("oodzoo.predictor.fitting", "oodzoo.report.figures", "oodzoo.testbed", "oodzoo.zoo.onnx"),
+    *(
+        "oodzoo.predictor.fitting",
+        "oodzoo.report.figures",
+        "oodzoo.testbed",
+        "oodzoo.zoo.sources.onnx",
+    ),
     *("onnxruntime", "safetensors.numpy", "sklearn.cluster", "sklearn.mixture"),
 )
 

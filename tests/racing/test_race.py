@@ -123,7 +123,7 @@ def test_a_budget_too_small_for_a_round_keeps_the_features(images: Path, tmp_pat
 
 @pytest.fixture(scope="module")
 def kill() -> Iterator[Children]:
-    modules = ("tests.racing.test_race", "oodzoo.zoo.onnx", "onnxruntime", "scipy.optimize")
+    modules = ("tests.racing.test_race", "oodzoo.zoo.sources.onnx", "onnxruntime", "scipy.optimize")
     with children(*modules) as started:
         yield started
 

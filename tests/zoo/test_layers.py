@@ -14,11 +14,16 @@ from tests.oracles.pooling import pool_map, pool_tokens
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import require_folder_name
 from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.layers import all_layers, split_layers, with_layer
-from oodzoo.zoo.model_spec import POOLINGS, Pool, choose_pool, prefix_tokens
+from oodzoo.zoo.layers import split_layers, with_layer
+from oodzoo.zoo.sources import get_source
+from oodzoo.zoo.spec import POOLINGS, Pool, choose_pool, prefix_tokens
 
 VIT = "timm/vit_tiny_patch16_224.augreg_in21k"
 NAME = "timm-vit_tiny_patch16_224.augreg_in21k"
+
+
+def layers_of(spec: ModelSpec) -> list[str]:
+    return get_source(spec.kind).layers(spec)
 
 
 def listed(zoo: Any) -> list[tuple[str, str | None, str | None]]:
@@ -55,7 +60,7 @@ def test_all_layers_are_the_features_and_the_blocks(timm: Any) -> None:
 def test_blocks_of_known_networks(
     timm: Any, torchvision: Any, open_clip: Any, source: str, expected: list[str]
 ) -> None:
-    assert all_layers(ModelSpec("net", source)) == expected
+    assert layers_of(ModelSpec("net", source)) == expected
 
 
 def test_layers_in_a_zoo_file(timm: Any, tmp_path: Path) -> None:

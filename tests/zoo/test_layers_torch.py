@@ -45,7 +45,7 @@ def run(models: list[Model | InputError]) -> tuple[dict[str | None, Any], Any]:
 def whole(model: Model | InputError) -> Any:
     """The module of a loaded model."""
     assert isinstance(model, TorchModel)
-    return model.network._module  # type: ignore[attr-defined]
+    return model.network.module  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -17,16 +17,18 @@ from tests.zoo.data import CROP, HUBCONF, NETS, SQUASH, VIT, noise, save_checkpo
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_model, load_zoo
-from oodzoo.zoo import open_clip as open_clip_source
-from oodzoo.zoo import timm as timm_source
-from oodzoo.zoo import torchvision as torchvision_source
 from oodzoo.zoo.preprocessing import TextPreprocessing
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import assemble
 
 
 def load(source: str, **fields: Any) -> Any:
     return load_model(ModelSpec("model", source, **fields))
+
+
+def build(spec: ModelSpec, *, pretrained: bool) -> Any:
+    return get_source(spec.kind).build(spec, pretrained=pretrained)  # type: ignore[attr-defined]
 
 
 def run(torch: Any, model: Any) -> tuple[Any, Any]:
@@ -155,7 +157,7 @@ def test_checkpoints_that_cannot_be_used(
 )
 def test_features_and_logits_equal_those_of_timm(timm: Any, torch: Any, name: str) -> None:
     spec = ModelSpec("model", f"timm/{name}")
-    built = timm_source.build(spec, pretrained=False)
+    built = build(spec, pretrained=False)
     reference = timm.create_model(name, pretrained=False).eval()
     reference.load_state_dict(built.module.state_dict())
     model = assemble(built, spec)
@@ -179,7 +181,7 @@ def test_projection_is_not_used_as_logits(
     timm: Any, torch: Any, name: str, has_logits: bool
 ) -> None:
     with torch.device("meta"):
-        built = timm_source.build(ModelSpec("model", f"timm/{name}"), pretrained=False)
+        built = build(ModelSpec("model", f"timm/{name}"), pretrained=False)
         size = built.preprocessing.geometry.crop
         _, logits = built.forward(built.module.eval(), torch.zeros(1, 3, *size))
     assert (logits is not None) is has_logits
@@ -211,7 +213,7 @@ def test_features_are_the_input_of_the_last_layer_of_torchvision(
 ) -> None:
     spec = ModelSpec("model", f"torchvision/{name}", input_size=64)
     torch.manual_seed(0)
-    built = torchvision_source.build(spec, pretrained=False)
+    built = build(spec, pretrained=False)
     torch.manual_seed(0)
     options = {"transform_input": True, "init_weights": False, "aux_logits": False}
     reference = torchvision.models.get_model(name, **options if name == "googlenet" else {}).eval()
@@ -334,7 +336,7 @@ def test_quickgelu_follows_the_pretrained_weights(open_clip: Any, torch: Any) ->
     for tag, expected in (("openai", True), ("datacomp_xl_s13b_b90k", False)):
         spec = ModelSpec("model", f"open_clip/ViT-B-16/{tag}")
         with torch.device("meta"):
-            module = open_clip_source.build(spec, pretrained=False).module
+            module = build(spec, pretrained=False).module
         kinds = {type(part).__name__ for part in module.modules()}
         assert ("QuickGELU" in kinds) is expected
 

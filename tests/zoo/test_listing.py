@@ -21,11 +21,11 @@ from tests.zoo.data import SQUASH, VIT, save_checkpoint
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo
-from oodzoo.zoo import torch_source as measuring
 from oodzoo.zoo.listing import Download, ListedModel, plan_download, select_models
+from oodzoo.zoo.model import Measured
+from oodzoo.zoo.sources import torch as measuring
+from oodzoo.zoo.sources.torch import remembered
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_source import remembered
-from oodzoo.zoo.weights import Measured
 
 
 def test_models_that_meet_constraints() -> None:
@@ -136,7 +136,7 @@ PROGRAM = """
 import sys
 import time
 import oodzoo
-from oodzoo.zoo import ModelSpec, load_model, weights
+from oodzoo.zoo import ModelSpec, hub, load_model
 
 time.sleep = lambda seconds: None  # before another try
 
@@ -147,7 +147,7 @@ def show(function, *arguments):
         print(error)
 
 for name in ("me/net", "me/old", "me/words", "me/none"):
-    show(weights.hub_card, name)
+    show(hub.hub_card, name)
 for zoo in ("hf/me/*", "hf/me/n*", "hf/me/w*"):
     show(lambda: [spec.source for spec in oodzoo.load_zoo(zoo)])
 for source in sys.argv[1:]:

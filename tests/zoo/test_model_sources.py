@@ -30,12 +30,16 @@ from tests.zoo.data import (
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
-from oodzoo.zoo.layers import all_layers, with_layer
+from oodzoo.zoo.layers import with_layer
 from oodzoo.zoo.listing import ListedModel
-from oodzoo.zoo.model import Model, collect_together, launch_together
-from oodzoo.zoo.sources import get_source, load_network, load_trainable, load_trainable_network
-from oodzoo.zoo.spec import portable_source
-from oodzoo.zoo.weights import Weights
+from oodzoo.zoo.model import Model, Weights, collect_together, launch_together
+from oodzoo.zoo.sources import (
+    get_source,
+    load_network,
+    load_trainable,
+    load_trainable_network,
+    portable_source,
+)
 
 TEXTS = ["a good film", "the room was not warm", ""]
 
@@ -94,7 +98,7 @@ def small_hf(folder: Path, request: Any) -> Small:
     config = transformers.ViTConfig(**VIT, num_labels=7)
     module = save_checkpoint(transformers, kind(config), folder / "vit", SQUASH)
     spec = ModelSpec("net", "hf/./vit", folder=folder)
-    layer = all_layers(spec)[0]
+    layer = get_source("hf").layers(spec)[0]
     return Small(
         spec,
         hooked(module, "classifier", lambda x: module(pixel_values=x), output=False),

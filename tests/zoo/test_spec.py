@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,9 +11,10 @@ from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo, zoo_names
-from oodzoo.zoo.spec import ModelSpec, check_spec, matching, portable_source, require_unique_names
+from oodzoo.zoo.sources import check_spec, get_source, portable_source
+from oodzoo.zoo.spec import ModelSpec, require_unique_names
 from oodzoo.zoo.torch_model import count_parameters
-from oodzoo.zoo.zoos import catalogue, missing, named_zoo
+from oodzoo.zoo.zoos import catalogue, matching, missing, named_zoo
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_every_model_is_known_to_its_source(spec: ModelSpec, request: Any) -> No
     """Built without weights: the name exists, and its size is as stated."""
     request.getfixturevalue(spec.kind)
     torch = request.getfixturevalue("torch")
-    source = import_module(f"oodzoo.zoo.{spec.kind}")
+    source: Any = get_source(spec.kind)
     with torch.device("meta"), torch.inference_mode():
         built = source.build(spec, pretrained=False)
         size = built.preprocessing.geometry.crop

@@ -11,8 +11,8 @@ import onnxruntime
 import pytest
 
 from oodzoo.core.errors import InputError, MissingPackageError
-from oodzoo.zoo import torch_to_onnx
-from oodzoo.zoo.torch_to_onnx import write_features
+from oodzoo.zoo import onnx_conversion
+from oodzoo.zoo.onnx_conversion import write_outputs
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
@@ -39,7 +39,7 @@ def test_the_file_equals_the_module(
     torch: Any, module: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "module.onnx"
-    write_features(module, CROP, file, name="small")
+    write_outputs(module, CROP, file, ["features"], name="small")
     for n in (1, 2, 5):
         batch = torch.rand(n, 3, *CROP)
         (found,) = _run(file, batch)
@@ -76,7 +76,7 @@ def test_modules_that_cannot_be_written(
 
     def refused(module: Any, message: str) -> None:
         with pytest.raises(InputError, match=message) as found:
-            write_features(module, CROP, tmp_path / "module.onnx", name="odd")
+            write_outputs(module, CROP, tmp_path / "module.onnx", ["features"], name="odd")
         assert "\n" not in str(found.value)
         assert not any(tmp_path.iterdir())
 
@@ -96,8 +96,8 @@ def test_modules_that_cannot_be_written(
             patch.setitem(sys.modules, package, None)
             message = rf'ONNX files needs the package {package}.*"oodzoo\[tune\]"'
             with pytest.raises(MissingPackageError, match=message):
-                write_features(module, CROP, tmp_path / "module.onnx", name="odd")
+                write_outputs(module, CROP, tmp_path / "module.onnx", ["features"], name="odd")
     monkeypatch.setattr(torch.onnx, "export", lambda model, args, f: None)
     refused(module, r"ONNX files needs torch 2\.5 or newer, got 2\.")
-    monkeypatch.setattr(torch_to_onnx, "_MAX_BYTES", 100)
+    monkeypatch.setattr(onnx_conversion, "_MAX_BYTES", 100)
     refused(module, r"'odd' has weights of .* limited to 2 GB")

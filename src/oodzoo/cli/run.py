@@ -249,7 +249,7 @@ def require_outside(out: Path, given: dict[str, Path | None]) -> None:
 def _typed_command(arguments: Sequence[str], out: Path, zoo: Sequence[ModelSpec]) -> str:
     """The command line for the record: files and folders without the folders above them."""
     from oodzoo.zoo import ModelSpec
-    from oodzoo.zoo.spec import portable_source
+    from oodzoo.zoo.sources import portable_source
     from oodzoo.zoo.zoos import is_pattern
 
     shared = ["oodzoo"]

@@ -17,11 +17,11 @@ from oodzoo.store.format import ModelRecord, StoredModel
 from oodzoo.store.shards import Shard
 from oodzoo.store.writer import DTYPES
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_zoo
-from oodzoo.zoo.layers import expand_layers, network_key
+from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.model import network_of
 from oodzoo.zoo.prompts import Prompts
-from oodzoo.zoo.sources import get_source, load_network, packages_of
-from oodzoo.zoo.spec import portable_source, require_unique_names, verified_file
+from oodzoo.zoo.sources import get_source, load_network, packages_of, portable_source
+from oodzoo.zoo.spec import network_key, require_unique_names, verified_file
 from oodzoo.zoo.torch_model import PRECISIONS
 
 Zoo = str | Path | Sequence[str | ModelSpec | Model]

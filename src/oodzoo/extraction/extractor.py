@@ -50,9 +50,9 @@ from oodzoo.store.mirror import store_folder
 from oodzoo.store.table import ImageIndex, SampleTable
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
 from oodzoo.zoo import Model, ModelSpec
-from oodzoo.zoo.layers import by_network
 from oodzoo.zoo.prompts import PROMPTS, Prompts, default_text, embed_classes, texts_of
 from oodzoo.zoo.sources import extras_of, get_source
+from oodzoo.zoo.spec import by_network
 
 
 def plan_missing(

@@ -40,7 +40,8 @@ from oodzoo.store.mirror import store_folder
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import DTYPES, StoreWriter, as_stored, writing
 from oodzoo.tasks import Kind, Task, require_kind
-from oodzoo.zoo.spec import ModelSpec, check_spec, require_unique_names
+from oodzoo.zoo.sources import check_spec
+from oodzoo.zoo.spec import ModelSpec, require_unique_names
 
 Array = NDArray[Any]
 

@@ -42,8 +42,8 @@ from oodzoo.store.format import read_local
 from oodzoo.store.mirror import free_space
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
-from oodzoo.zoo.layers import by_network
 from oodzoo.zoo.model import network_of
+from oodzoo.zoo.spec import by_network
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from oodzoo.store.mirror import location, pulled, store_folder
 from oodzoo.store.table import segment_file
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
 from oodzoo.zoo import Model, ModelSpec
-from oodzoo.zoo.layers import by_network
-from oodzoo.zoo.spec import local_path
+from oodzoo.zoo.sources import local_path
+from oodzoo.zoo.spec import by_network
 
 MODELS_PER_TASK = 8
 """Models that share the decoded images of a task."""

@@ -68,7 +68,7 @@ from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks.similar import NearDuplicates, similar_images
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.listing import select_models
-from oodzoo.zoo.spec import local_path
+from oodzoo.zoo.sources import local_path
 
 EXAMPLES = 12
 """Images of each domain that the record names; the report shows some of them."""

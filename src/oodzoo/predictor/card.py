@@ -26,7 +26,7 @@ from oodzoo.predictor.parts import Cost, PredictorParts
 from oodzoo.predictor.prediction_sets import sets_text
 from oodzoo.tasks import Kind, Task
 from oodzoo.tasks.kinds import WORDS
-from oodzoo.zoo.spec import local_path
+from oodzoo.zoo.sources import local_path
 
 _TASKS: dict[tuple[str | None, Kind], str] = {
     ("image", "classification"): "image-classification",

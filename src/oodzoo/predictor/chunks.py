@@ -27,8 +27,8 @@ from oodzoo.extraction.forward import Chunk, Decoding, Job, run_jobs
 from oodzoo.predictor.filing import image_files
 from oodzoo.predictor.models import AnyModel
 from oodzoo.zoo import Geometry, Model
-from oodzoo.zoo.layers import by_network
 from oodzoo.zoo.model import Pixels, network_of
+from oodzoo.zoo.spec import by_network
 
 Encoder = Callable[[Any], Any]
 """Maps a batch of n inputs to features (n, d), as an array or a tensor.

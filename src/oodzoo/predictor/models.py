@@ -25,11 +25,10 @@ from oodzoo.extraction.source import FeatureSource
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import StoredModel
 from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
-from oodzoo.zoo.layers import by_network, network_key
-from oodzoo.zoo.onnx import external_files, fingerprint, layer_fingerprint
+from oodzoo.zoo.onnx_model import external_files, fingerprint, layer_fingerprint
 from oodzoo.zoo.preprocessing import TextPreprocessing, square
-from oodzoo.zoo.sources import get_source, load_network
-from oodzoo.zoo.spec import local_path
+from oodzoo.zoo.sources import get_source, load_network, local_path
+from oodzoo.zoo.spec import by_network, network_key
 
 _removed_at_exit: set[Path] = set()
 

@@ -17,7 +17,7 @@ from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
 from oodzoo.tasks import Task
-from oodzoo.zoo.layers import by_network, network_key
+from oodzoo.zoo.spec import by_network, network_key
 
 
 @dataclass(frozen=True)

@@ -67,9 +67,8 @@ from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.store.format import mistaken_folder, sealed, unsealed
 from oodzoo.tasks import Kind
 from oodzoo.zoo import ModelSpec
-from oodzoo.zoo.layers import by_network, network_key
-from oodzoo.zoo.sources import get_source
-from oodzoo.zoo.spec import check_spec, local_path
+from oodzoo.zoo.sources import check_spec, get_source, local_path
+from oodzoo.zoo.spec import by_network, network_key
 
 SCHEMA = 1
 _KIND = "oodzoo predictor"

@@ -32,9 +32,9 @@ from oodzoo.predictor.export import input_names
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Preprocessing
-from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.onnx_graph import computes_in_half
 from oodzoo.zoo.sources import load_trainable_network
+from oodzoo.zoo.spec import by_network, network_key
 
 Module = Any  # torch.nn.Module; torch is imported only when it is needed
 Tensor = Any  # torch.Tensor

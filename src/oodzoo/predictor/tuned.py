@@ -30,7 +30,7 @@ from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tuning.domainbed import ErmTuned
 from oodzoo.tuning.tuner import Tuned
 from oodzoo.zoo import ModelSpec
-from oodzoo.zoo.onnx import fingerprint
+from oodzoo.zoo.onnx_model import fingerprint
 from oodzoo.zoo.preprocessing import square
 
 FEATURES = "features"

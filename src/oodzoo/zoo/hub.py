@@ -1,4 +1,4 @@
-"""Access to the Hugging Face Hub: it is asked only if it can be reached, and its errors explained.
+"""Weights on the Hugging Face Hub, in caches and in files; errors of access explained.
 
 The libraries try again for half a minute per file if there is no connection, and their messages
 repeat each other. So the hub is asked for a sign of life first; without one, they are told to be
@@ -8,18 +8,23 @@ offline, which loads a model from the cache at once.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from oodzoo.core.errors import InputError
+from oodzoo.core.packages import optional_package
 from oodzoo.core.text import one_line
-from oodzoo.zoo.model_spec import ModelSpec
-from oodzoo.zoo.spec import local_path
-from oodzoo.zoo.torch_model import no_unpickling
+from oodzoo.zoo.model import Weights
+from oodzoo.zoo.spec import ModelSpec
 
 _SECONDS = 5.0
 """Time limit of the first request; after a failure, the hub is asked again after six times this."""
@@ -32,42 +37,39 @@ _failure = (float("-inf"), "")
 
 
 @contextmanager
-def hub_access(spec: ModelSpec, *, needed: bool = True) -> Iterator[None]:
+def hub_access(spec: ModelSpec, *, is_local: bool, needed: bool = True) -> Iterator[None]:
     """Load a model that may be on the hub; a failure is an InputError of one line.
 
     A caller who needs no file of the hub sets `needed` to False, so that it is not asked.
     Messages that libraries log meanwhile are suppressed, as are progress bars of transformers;
     those of downloads are not. Pickles are not read.
     """
-    is_local = local_path(spec) is not None
     reason = None if is_local or not needed else why_unreachable()
+    before = logging.root.manager.disable
     try:
-        with no_unpickling(), _quiet(), _without_bars(), offline(reason is not None):
+        logging.disable(logging.ERROR)
+        with no_unpickling(), _without_bars(), offline(reason is not None):
             yield
     except InputError:
         raise
     except Exception as error:
-        raise _explained(spec, error, is_local, reason) from error
-
-
-def _explained(spec: ModelSpec, error: Exception, is_local: bool, reason: str | None) -> InputError:
-    classes = {kind.__name__ for each in error_chain(error) for kind in type(each).__mro__}
-    what = f"model {spec.name!r}: "
-    if reason is not None and not classes.isdisjoint(_NOT_CACHED):
-        folder = str(_constants().HF_HUB_CACHE)
-        return InputError(
-            f"{what}{spec.source} is not in the cache {folder!r}, and {reason}, or point HF_HOME "
-            "to a folder that contains its weights"
-        )
-    if not is_local and not classes.isdisjoint(_REFUSED):
-        return InputError(
-            f"{what}{_constants().ENDPOINT} has nothing for {spec.source} that you may read; check "
-            "its name, or log in with `hf auth login` if it is private or gated"
-        )
-    remedy = "check the folder" if is_local else "check the name"
-    if spec.arguments:
-        remedy = "check the arguments"
-    return InputError(f"{what}cannot load {spec.source}: {one_line(error)}; {remedy}")
+        classes = {kind.__name__ for each in error_chain(error) for kind in type(each).__mro__}
+        if reason is not None and not classes.isdisjoint(_NOT_CACHED):
+            message = (
+                f"{spec.source} is not in the cache {str(_constants().HF_HUB_CACHE)!r}, and "
+                f"{reason}, or point HF_HOME to a folder that contains its weights"
+            )
+        elif not is_local and not classes.isdisjoint(_REFUSED):
+            message = (
+                f"{_constants().ENDPOINT} has nothing for {spec.source} that you may read; check "
+                "its name, or log in with `hf auth login` if it is private or gated"
+            )
+        else:
+            remedy = "arguments" if spec.arguments else "folder" if is_local else "name"
+            message = f"cannot load {spec.source}: {one_line(error)}; check the {remedy}"
+        raise InputError(f"model {spec.name!r}: {message}") from error
+    finally:
+        logging.disable(before)
 
 
 def error_chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -113,26 +115,15 @@ def offline(is_offline: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    before = logging.root.manager.disable
-    logging.disable(logging.ERROR)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-@contextmanager
 def _without_bars() -> Iterator[None]:
     """Switch the progress bars of transformers off, which it shows while it loads weights."""
-    if "transformers" not in sys.modules:
+    bars: Any = None
+    if "transformers" in sys.modules:
+        bars = import_module("transformers.utils.logging")
+    if bars is None or not bars.is_progress_bar_enabled():
         yield
         return
-    bars = import_module("transformers.utils.logging")
     downloads = import_module("huggingface_hub.utils")
-    if not bars.is_progress_bar_enabled():
-        yield
-        return
     shows_downloads = not downloads.are_progress_bars_disabled()
     bars.disable_progress_bar()  # those of downloads, too
     if shows_downloads:
@@ -143,6 +134,112 @@ def _without_bars() -> Iterator[None]:
         bars.enable_progress_bar()
         if not shows_downloads:
             downloads.disable_progress_bars()
+
+
+@contextmanager
+def no_unpickling() -> Iterator[None]:
+    """Force `torch.load` to read only tensors and plain containers, whoever calls it.
+
+    Libraries call `torch.load` in many places, and before torch 2.6 it unpickled anything by
+    default.
+    """
+    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = before
+
+
+# --- weights that are not loaded ------------------------------------------------------------------
+
+
+def local_weights(path: Path) -> Weights:
+    """The weights in a local file or folder."""
+    files = [path] if path.is_file() else [file for file in path.glob("*") if file.is_file()]
+    return Weights(path.parent, True, sum(file.stat().st_size for file in files))
+
+
+def url_weights(torch: Any, url: str, size: int | None) -> Weights:
+    """Weights that torch.hub downloads from a URL."""
+    folder = Path(torch.hub.get_dir()) / "checkpoints"
+    file = folder / Path(urlsplit(url).path).name
+    if file.is_file():
+        return Weights(folder, True, file.stat().st_size)
+    return Weights(folder, False, size)
+
+
+def hub_weights(repository: str, files: Sequence[str], size: int | None) -> Weights:
+    """Weights in a repository of the Hugging Face Hub, in one of several files."""
+    hub = _hub()
+    folder = Path(_hub("constants").HF_HUB_CACHE)
+    repository, _, revision = repository.partition("@")
+    for name in files:
+        found = hub.try_to_load_from_cache(repository, name, revision=revision or None)
+        if isinstance(found, str):
+            is_whole = not name.endswith(".index.json")  # which lists the parts
+            return Weights(folder, True, Path(found).stat().st_size if is_whole else size)
+    return Weights(folder, False, size)
+
+
+def is_offline() -> bool:
+    """Whether the Hugging Face Hub must not be asked."""
+    return bool(_hub("constants").HF_HUB_OFFLINE)
+
+
+@dataclass(frozen=True)
+class Card:
+    """What the Hugging Face Hub says about a repository; None where it says nothing."""
+
+    licence: str | None = None
+    size: int | None = None
+
+
+_is_unreachable = False
+
+
+@cache
+def hub_card(repository: str) -> Card:
+    """Ask the Hugging Face Hub for the licence and the size of a repository.
+
+    Both are unknown if it cannot be reached. After one failure it is not asked again.
+    """
+    global _is_unreachable
+    if is_offline() or _is_unreachable:
+        return Card()
+    api = _hub().HfApi()
+    name, _, revision = repository.partition("@")
+    try:
+        info = api.model_info(name, revision=revision or None, files_metadata=True, timeout=10)
+    except _hub("errors").HfHubHTTPError:  # no such repository, a gated one, …
+        return Card()
+    except Exception:  # no connection; its class depends on the version
+        _is_unreachable = True
+        return Card()
+    card = info.card_data or {}
+    licence = known_licence(card.get("license")) or known_licence(card.get("license_name"))
+    sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
+    for suffix in (".safetensors", ".bin"):
+        size = sum(n for file, n in sizes.items() if file.endswith(suffix) and "/" not in file)
+        if size:
+            return Card(licence, size)
+    return Card(licence)
+
+
+def known_licence(licence: object) -> str | None:
+    """The name of a licence; None if a source only says that there is one."""
+    is_name = isinstance(licence, str) and licence not in ("", "other", "unknown")
+    return licence if is_name else None  # type: ignore[return-value]
+
+
+def _hub(module: str = "") -> Any:
+    """Import huggingface_hub, or a module of it, which it does not always import itself."""
+    name = f"huggingface_hub.{module}".rstrip(".")
+    return optional_package(name, extra="hf", purpose="a model of the Hub")
 
 
 def _constants() -> Any:

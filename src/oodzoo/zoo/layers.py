@@ -8,27 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
 from oodzoo.core.errors import InputError
-from oodzoo.zoo.model_spec import POOLINGS, Pooling
-from oodzoo.zoo.spec import ModelSpec, local_path
+from oodzoo.zoo.sources import get_source, local_path
+from oodzoo.zoo.spec import POOLINGS, ModelSpec, Pooling
 
 ALL = "all"
 """Stands for the features of a model and the blocks or stages of its network."""
 
 _LONGEST = 80
 """Longest name of a layer in the name of a model."""
-
-_NOT_OF_NETWORK = (
-    "name", "layer", "pooling", "features", "logits", "feature_dim", "parameters",
-    "pretraining", "architecture", "licence", "origin",
-)  # fmt: skip
-"""Fields of a spec in which models of one network may differ."""
-
-Item = TypeVar("Item")
 
 
 def split_layers(spec: ModelSpec) -> tuple[ModelSpec, str | None]:
@@ -117,7 +108,10 @@ def expand_layers(
     for layer, pooling in layers:
         if layer == ALL:
             specs.append(network)
-            specs += [with_layer(network, each, pooling) for each in all_layers(network)]
+            specs += [
+                with_layer(network, each, pooling)
+                for each in get_source(network.kind).layers(network)
+            ]
         else:
             specs.append(with_layer(network, layer, pooling))
     return list(dict.fromkeys(specs))
@@ -137,44 +131,3 @@ def with_layer(network: ModelSpec, layer: str, pooling: Pooling | None) -> Model
         short = f"{short[-_LONGEST:].strip('. ')}-{digest}"
     name = f"{network.name}@{short}" + (f"-{pooling}" if pooling else "")
     return replace(network, name=name, layer=layer, pooling=pooling, feature_dim=None)
-
-
-def all_layers(network: ModelSpec) -> list[str]:
-    """List the layers that `@all` stands for, besides the features of the model."""
-    if network.kind == "onnx":
-        from oodzoo.zoo.onnx import spread_layers
-
-        return spread_layers(network)
-    from oodzoo.zoo.layers_torch import usable_stages
-    from oodzoo.zoo.torch_source import build_empty, on_meta_device
-
-    built = build_empty(network)
-    module, crop = built.module.eval(), built.preprocessing.geometry.crop
-    with on_meta_device(network):
-        import torch
-
-        batch = torch.empty((2, 3, *crop))
-        with torch.inference_mode():
-            names = usable_stages(module, lambda: built.forward(module, batch), 2, crop)
-    if not names:
-        raise InputError(
-            f"model {network.name!r}: found no blocks or stages for @all; name layers instead"
-        )
-    return names
-
-
-def network_key(spec: ModelSpec) -> Hashable:
-    """Identify the network of a model; models with the same key are loaded together."""
-    fields = {key: repr(value) for key, value in vars(spec).items() if key not in _NOT_OF_NETWORK}
-    fields["folder"] = str(spec.folder.resolve())
-    if spec.pretrained is False:
-        fields["name"] = spec.name.partition("@")[0]  # the seed of its weights
-    return tuple(sorted(fields.items()))
-
-
-def by_network(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
-    """Group items by the key of their network, in the order of their first members."""
-    groups: dict[Hashable, list[Item]] = {}
-    for item in items:
-        groups.setdefault(key(item), []).append(item)
-    return list(groups.values())

@@ -15,10 +15,9 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.options import Rule, apply_rules, licence_rule, parameter_rule
 from oodzoo.core.text import count, file_size
-from oodzoo.zoo.layers import by_network, network_key
-from oodzoo.zoo.sources import get_source
-from oodzoo.zoo.spec import ModelSpec, local_path
-from oodzoo.zoo.weights import Measured, Weights
+from oodzoo.zoo.model import Measured, Weights
+from oodzoo.zoo.sources import get_source, local_path
+from oodzoo.zoo.spec import ModelSpec, by_network, network_key
 
 
 @dataclass(frozen=True)

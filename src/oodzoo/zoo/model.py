@@ -1,4 +1,4 @@
-"""Loaded models: the interface that every source implements, and modules that can be trained."""
+"""What sources return: loaded models, modules that can be trained, where weights are."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
-from oodzoo.zoo.model_spec import Pooling
 from oodzoo.zoo.preprocessing import Preprocessing
+from oodzoo.zoo.spec import Pooling
 
+T = TypeVar("T")
 Module = Any  # torch.nn.Module; torch is imported only when a model needs it
 Pixels = NDArray[np.uint8]
 """A batch of images (n, height, width, 3), resized and cropped by a model's geometry."""
@@ -95,6 +96,14 @@ class Model(ABC):
     def __call__(self, batch: Any) -> Outputs:
         """Compute the outputs of a batch of images, or of texts."""
         return self.collect(self.launch(self.prepare(batch)))
+
+
+def only_one(models: Sequence[T | InputError]) -> T:
+    """The only model of a list; raises the error that is in its place."""
+    (model,) = models
+    if isinstance(model, InputError):
+        raise model
+    return model
 
 
 class Collected(NamedTuple):
@@ -201,3 +210,38 @@ class Trainable:
         `features`, float32 (n, d).
         """
         self.write(file)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Where the weights of a model are, or will be.
+
+    Attributes
+    ----------
+    folder : Path
+        The folder that contains them, or the cache they are downloaded to.
+    is_local : bool
+        Whether they are there already.
+    size : int, optional
+        Size in bytes; None if unknown.
+    """
+
+    folder: Path
+    is_local: bool
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Size of a model, counted without its weights.
+
+    Attributes
+    ----------
+    parameters : int
+        Number of parameters of the parts in use.
+    size : int, optional
+        Estimated size of the weights in bytes; None if unknown.
+    """
+
+    parameters: int
+    size: int | None = None

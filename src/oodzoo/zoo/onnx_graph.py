@@ -17,9 +17,9 @@ import numpy as np
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import one_line
-from oodzoo.zoo.model_spec import ModelSpec
-from oodzoo.zoo.onnx import add_layers, open_session
+from oodzoo.zoo.onnx_model import add_layers, open_session
 from oodzoo.zoo.preprocessing import Preprocessing
+from oodzoo.zoo.spec import ModelSpec
 
 Proto = Any  # onnx.ModelProto; onnx is imported only when it is needed
 

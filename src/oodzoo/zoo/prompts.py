@@ -203,6 +203,13 @@ class TextTower:
     scale: float
     bias: float = 0.0
 
+    @classmethod
+    def of(cls, model: Any, device: str, embed: Callable[[Sequence[str]], Any]) -> TextTower:
+        """Move a CLIP-like model of PyTorch to a device; `embed` runs its text part."""
+        scale, bias = float(model.logit_scale.detach().exp()), getattr(model, "logit_bias", None)
+        model.float().eval().requires_grad_(False).to(device)
+        return cls(embed, scale, 0.0 if bias is None else float(bias.detach()))
+
 
 def embed_classes(
     tower: TextTower, names: Sequence[str], prompts: Sequence[str]

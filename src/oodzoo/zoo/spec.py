@@ -1,217 +1,285 @@
-"""Model specifications, the zoo files that list them, and wildcards in their names."""
+"""The specification of one model, and the pooling of its layer to one vector per image."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import json
 import math
 import re
-import tomllib
-from collections.abc import Iterable
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.io import file_digest, require_folder_name
+from oodzoo.core.io import file_digest
 from oodzoo.core.text import did_you_mean, one_line
-from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.preprocessing import Geometry
-from oodzoo.zoo.sources import get_source, source_kinds
 
-__all__ = [
-    "ModelSpec",
-    "check_spec",
-    "local_path",
-    "onnx_source",
-    "portable_source",
-    "read_geometry",
-    "read_zoo_file",
-    "require_unique_names",
-    "verified_file",
-]
+Item = TypeVar("Item")
+
+Pooling = Literal["cls", "mean", "both"]
+POOLINGS: tuple[Pooling, ...] = ("cls", "mean", "both")
+
+_MOST_PREFIX_TOKENS = 16
+"""Most class and register tokens before the tokens of an image."""
 
 
-_WILDCARDS = re.compile(r"[*?\[]")
+@dataclass(frozen=True)
+class Pool:
+    """How the output of a layer is made (n, d).
+
+    Attributes
+    ----------
+    layout : str
+        `vector` (n, d), `map` (n, d, height, width), `map_last` (n, height, width, d) or `tokens`
+        (n, t, d).
+    pooling : str, optional
+        `mean`, `cls` or `both`; None for a vector.
+    prefix : int
+        Number of class and register tokens, which come first and are not part of a mean.
+    """
+
+    layout: Literal["vector", "map", "map_last", "tokens"]
+    pooling: Pooling | None
+    prefix: int = 0
+
+    def __call__(self, tensor: Any) -> Any:
+        """Pool a torch tensor to float32; the result shares no memory with it."""
+        import torch
+
+        if self.layout == "vector":
+            return tensor.to(torch.float32, copy=True)
+        if self.layout != "tokens":
+            axes = (2, 3) if self.layout == "map" else (1, 2)
+            return tensor.mean(axes, dtype=torch.float32)
+        parts = []
+        if self.pooling in ("cls", "both"):
+            parts.append(tensor[:, 0].to(torch.float32, copy=True))
+        if self.pooling in ("mean", "both"):
+            parts.append(tensor[:, self.prefix :].mean(1, dtype=torch.float32))
+        return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
 
-def has_wildcard(text: str) -> bool:
-    """Whether a text has one of the characters `*`, `?` and `[`."""
-    return _WILDCARDS.search(text) is not None
+def choose_pool(
+    shape: Sequence[int],
+    n: int,
+    crop: tuple[int, int],
+    pooling: Pooling | None,
+    *,
+    class_token: bool | None = None,
+) -> Pool:
+    """Choose how the output of a layer for `n` images of the size `crop` is pooled.
 
+    The two sides of a feature map are those in the proportions of the image. Tokens have a class
+    token if they form no grid in these proportions, but do without the first few.
 
-def matching(pattern: str, names: Iterable[str], subject: str) -> list[str]:
-    """Return the names that match a pattern, in order; `subject` begins the error if none does.
+    Parameters
+    ----------
+    shape : sequence of int
+    n : int
+    crop : tuple of int
+        Height and width of the images.
+    pooling : str, optional
+        By default the class token if there is one, else the mean.
+    class_token : bool, optional
+        Whether the network has a class token, if that is known.
+
+    Raises
+    ------
+    InputError
+        If the output cannot be pooled so; the message continues "layer 'x' …".
 
     Examples
     --------
-    >>> matching("resnet*", ["resnet18", "resnet50", "vit"], "this zoo has no model")
-    ['resnet18', 'resnet50']
+    >>> choose_pool((2, 64, 7, 7), 2, (224, 224), None)
+    Pool(layout='map', pooling='mean', prefix=0)
+    >>> choose_pool((2, 197, 384), 2, (224, 224), None)
+    Pool(layout='tokens', pooling='cls', prefix=1)
     """
-    known = list(names)
-    found = [name for name in known if fnmatchcase(name, pattern)]
-    if found:
-        return found
-    if not has_wildcard(pattern):
-        hint = did_you_mean(pattern, known)
-        raise InputError(f"{subject} {pattern!r}{hint and f'; {hint}'}")
-    near = _near(pattern, known)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise InputError(f"{subject} that matches {pattern!r}{hint}")
-
-
-def _near(pattern: str, names: list[str]) -> list[str]:
-    """Patterns similar to one that matches nothing: with another text before its wildcard."""
-    start = _WILDCARDS.split(pattern)[0]
-    if start:
-        starts = {name[: len(start)] for name in names}
-        return [text + pattern[len(start) :] for text in _similar(start, starts, names, pattern)]
-    longest = max(re.findall(r"[^*?\[\]]+", pattern), key=len, default="")
-    words = {word for name in names for word in re.split(r"[._/-]", name) if word}
-    return [pattern.replace(longest, word) for word in _similar(longest, words, names, pattern)]
-
-
-def _similar(text: str, others: set[str], names: list[str], pattern: str) -> list[str]:
-    """Texts similar to a part of a pattern that match something when they replace it."""
-    near = difflib.get_close_matches(text, sorted(others), n=3, cutoff=0.6) if text else []
-    return [
-        other
-        for other in near
-        if any(fnmatchcase(name, pattern.replace(text, other, 1)) for name in names)
-    ]
-
-
-_TYPES: dict[str, tuple[str, ...]] = {
-    "a non-empty string": (
-        "name", "source", "features", "logits", "sha256",
-        "pretraining", "architecture", "licence", "origin",
-    ),
-    "a positive integer": ("input_size", "feature_dim", "parameters"),
-    "a list of three numbers": ("mean", "std"),
-    "true or false": ("pretrained",),
-    "a table of strings, numbers, booleans and lists": ("arguments", "geometry"),
-}  # fmt: skip
-_LARGEST = 1e6
-"""Largest mean or std of a channel."""
-_KEYS = {key: kind for kind, keys in _TYPES.items() for key in keys}
-
-
-def read_zoo_file(path: Path) -> list[ModelSpec]:
-    """Read a zoo file (TOML, one `[[model]]` table per model)."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"cannot read the zoo file {str(path)!r}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError, ...
-        reason = one_line(error)
-        raise InputError(f"the zoo file {str(path)!r} is not valid TOML: {reason}") from error
-    if unknown := sorted(set(content) - {"model"}):
-        raise InputError(f"{str(path)!r}: unknown key {unknown[0]!r}; use [[model]] tables")
-    tables = content.get("model")
-    if not isinstance(tables, list) or not tables:
-        raise InputError(f"{str(path)!r} contains no [[model]] table; add one per model")
-    return [
-        _parse_table(table, f"{path.name}, model {number}", path.parent)
-        for number, table in enumerate(tables, start=1)
-    ]
-
-
-def _parse_table(table: object, context: str, folder: Path) -> ModelSpec:
-    if not isinstance(table, dict):
-        raise InputError(f"{context}: expected a [[model]] table, got {table!r}")
-    if isinstance(table.get("name"), str):
-        context = f"{context} ({table['name']!r})"
-    for key in ("name", "source"):
-        if key not in table:
-            raise InputError(f"{context}: the key {key!r} is missing")
-    values = {key: _parse_value(key, value, context) for key, value in table.items()}
-    spec = check_spec(ModelSpec(**values, folder=folder), context)
-    if has_wildcard(spec.identifier) and not ((path := local_path(spec)) and path.exists()):
+    if pooling not in (None, *POOLINGS):
+        raise InputError(f"has the unknown pooling {pooling!r}; use {', '.join(POOLINGS)}")
+    described = f"gives an output of shape {tuple(shape)} for {n} images"
+    if len(shape) not in (2, 3, 4) or shape[0] != n or 0 in shape:
         raise InputError(
-            f"{context}: the source {spec.source!r} has a wildcard, but a [[model]] table is one "
-            "model; give a table for each, or the pattern instead of a zoo file"
+            f"{described}; expected (n, d), (n, d, height, width) or (n, tokens, d): "
+            "choose another layer"
         )
-    return spec
-
-
-def _parse_value(key: str, value: Any, context: str) -> Any:
-    if key not in _KEYS:
-        raise InputError(f"{context}: unknown key {key!r}; expected one of {', '.join(_KEYS)}")
-    kind = _KEYS[key]
-    valid = {
-        "a non-empty string": isinstance(value, str) and value != "",
-        "a positive integer": _is_number(value) and isinstance(value, int) and 0 < value < 1 << 63,
-        "a list of three numbers": isinstance(value, list)
-        and len(value) == 3
-        and all(_is_number(v) and abs(v) <= _LARGEST for v in value),
-        "true or false": isinstance(value, bool),
-        "a table of strings, numbers, booleans and lists": isinstance(value, dict)
-        and _is_plain(value),
-    }[kind]
-    if not valid:
-        raise InputError(f"{context}: {key} must be {kind}, got {value!r}")
-    return tuple(map(float, value)) if isinstance(value, list) else value
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether a value can be written as JSON and read back; a TOML file may have dates."""
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(each) for key, each in value.items())
-    if isinstance(value, list):
-        return all(_is_plain(each) for each in value)
-    return isinstance(value, str | bool) or (_is_number(value) and math.isfinite(value))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
-    """Reject an unknown source, a name that cannot be a folder, or a wrong std or geometry."""
-    if spec.kind not in source_kinds() or not spec.identifier:
-        raise InputError(
-            f"{context}: the source {spec.source!r} is not <kind>/<name> with a kind of "
-            + ", ".join(source_kinds())
-            + (
-                f"; for this file, write {onnx_source(spec.source)}"
-                if _is_onnx(spec.source)
-                else ""
-            )
-        )
-    source = get_source(spec.kind)
-    for key, taken in (
-        ("arguments", source.takes_arguments),
-        ("pretrained", source.takes_untrained),
-        ("geometry", source.takes_geometry),
-    ):
-        if getattr(spec, key) is not None and not taken:
+    if len(shape) == 2:
+        if pooling is not None:
+            raise InputError(f"{described}, which needs no pooling; remove ':{pooling}'")
+        return Pool("vector", None)
+    if len(shape) == 4:
+        if pooling not in (None, "mean"):
             raise InputError(
-                f"{context}: the source {spec.source!r} takes no {key}: a model of the kind "
-                f"{spec.kind} is loaded as it was saved; remove the key"
+                f"{described}, a feature map without a class token; use ':mean' instead of "
+                f"':{pooling}'"
             )
-    if spec.geometry is not None:
-        read_geometry(spec.geometry, context)
-    require_folder_name(spec.name, context)
-    if spec.std is not None and min(spec.std) <= 0:
-        raise InputError(f"{context}: std must be positive, got {list(spec.std)}")
-    return spec
+        last = not _is_grid(shape[2], shape[3], crop) and _is_grid(shape[1], shape[2], crop)
+        return Pool("map_last" if last else "map", "mean")
+    prefix = prefix_tokens(shape[1], crop)
+    has_class_token = prefix > 0 and class_token is not False
+    if not has_class_token and pooling not in (None, "mean"):
+        raise InputError(
+            f"{described}, tokens without a class token; use ':mean' instead of ':{pooling}'"
+        )
+    return Pool("tokens", pooling or ("cls" if has_class_token else "mean"), prefix)
 
 
-def _is_onnx(source: str) -> bool:
-    return source.lower().endswith(".onnx")
-
-
-def onnx_source(path: str) -> str:
-    """The source of an ONNX file.
+def prefix_tokens(n_tokens: int, crop: tuple[int, int]) -> int:
+    """Count the tokens that come before a grid in the proportions of an image; 0 if none fits.
 
     Examples
     --------
-    >>> onnx_source("nets/a.onnx"), onnx_source("./a.onnx"), onnx_source("ONNX/a.onnx")
-    ('onnx/nets/a.onnx', 'onnx/a.onnx', 'onnx/a.onnx')
+    >>> [prefix_tokens(n, (224, 224)) for n in (196, 197, 201, 50)]
+    [0, 1, 5, 1]
     """
-    return "onnx/" + re.sub(r"^(\./|onnx/)", "", path, flags=re.IGNORECASE)
+    for prefix in range(min(_MOST_PREFIX_TOKENS, n_tokens - 1) + 1):
+        rest = n_tokens - prefix
+        height = round(math.sqrt(rest * crop[0] / crop[1]))
+        for side in (height - 1, height, height + 1):
+            if side > 0 and rest % side == 0 and _is_grid(side, rest // side, crop):
+                return prefix
+    return 0
+
+
+def unknown_layer(name: str, known: Sequence[str], examples: Sequence[str]) -> InputError:
+    """Build the error for a layer that does not exist; the message continues "model 'x': "."""
+    near = did_you_mean(name, known)
+    if not near and examples:
+        near = f"it has {', '.join(examples[:3])}, …"
+    return InputError(f"there is no layer {name!r}" + (f"; {near}" if near else ""))
+
+
+def _is_grid(height: int, width: int, crop: tuple[int, int]) -> bool:
+    """Whether two sides have the proportions of an image, up to rounding."""
+    if crop[0] == crop[1]:
+        return height == width
+    return abs(height * crop[1] - width * crop[0]) < max(crop)
+
+
+Triple = tuple[float, float, float]
+
+WILDCARD = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """One model of a zoo.
+
+    `source` is `<kind>/<identifier>`: `onnx/path/to/file.onnx`, `timm/resnet50.a1_in1k`,
+    `torchvision/resnet50`, `hf/facebook/dinov2-small`, `open_clip/ViT-B-16/openai`. Fields that
+    are None are taken from the source when the model is loaded.
+
+    With `pretrained` False, the weights are random: drawn with a seed that is the name of the
+    model, so that it can be loaded again. `arguments` are keyword arguments of the function that
+    builds the model. `geometry` has the fields of a :class:`oodzoo.zoo.Geometry`, for an ONNX file
+    whose images are not squashed to a square.
+    """
+
+    name: str
+    source: str
+    input_size: int | None = None
+    mean: Triple | None = None
+    std: Triple | None = None
+    features: str | None = None
+    logits: str | None = None
+    feature_dim: int | None = None
+    parameters: int | None = None
+    sha256: str | None = None
+    pretraining: str | None = None
+    architecture: str | None = None
+    licence: str | None = None
+    origin: str | None = None
+    pretrained: bool | None = None
+    arguments: dict[str, Any] | None = dataclasses.field(default=None, hash=False)
+    geometry: dict[str, Any] | None = dataclasses.field(default=None, hash=False)
+    layer: str | None = None
+    """A module or tensor of the network whose output are the features; `@layer` in a source."""
+    pooling: Pooling | None = None
+    """How the output of the layer is pooled; `:pooling` in a source."""
+    folder: Path = dataclasses.field(default=Path(), compare=False)
+    """The folder that a relative path in `source` is relative to."""
+
+    @property
+    def kind(self) -> str:
+        return self.source.partition("/")[0]
+
+    @property
+    def identifier(self) -> str:
+        """Everything after the first slash of the source."""
+        return self.source.partition("/")[2]
+
+    @property
+    def file(self) -> Path:
+        """The file of a model whose identifier is a path."""
+        return self.folder / self.identifier
+
+    @property
+    def variant(self) -> str:
+        """The arguments as a suffix of what identifies a model; empty without arguments."""
+        if not self.arguments:
+            return ""
+        return f" arguments {json.dumps(self.arguments, sort_keys=True)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that are set, without the folder; suitable for JSON."""
+        fields = dataclasses.asdict(self)
+        del fields["folder"]
+        return {key: value for key, value in fields.items() if value is not None}
+
+
+_NOT_OF_NETWORK = (
+    "name", "layer", "pooling", "features", "logits", "feature_dim", "parameters",
+    "pretraining", "architecture", "licence", "origin",
+)  # fmt: skip
+"""Fields of a spec in which models of one network may differ."""
+
+
+def network_key(spec: ModelSpec) -> Hashable:
+    """Identify the network of a model; models with the same key are loaded together."""
+    fields = {key: repr(value) for key, value in vars(spec).items() if key not in _NOT_OF_NETWORK}
+    fields["folder"] = str(spec.folder.resolve())
+    if spec.pretrained is False:
+        fields["name"] = spec.name.partition("@")[0]  # the seed of its weights
+    return tuple(sorted(fields.items()))
+
+
+def by_network(items: Iterable[Item], key: Callable[[Item], Hashable]) -> list[list[Item]]:
+    """Group items by the key of their network, in the order of their first members."""
+    groups: dict[Hashable, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+def require_unique_names(
+    names: Iterable[str], context: str, remedy: str = "rename one of them"
+) -> None:
+    """Reject two models with the same name: their features would share a folder."""
+    seen: set[str] = set()
+    for name in names:
+        if name.casefold() in seen:  # some file systems ignore case
+            raise InputError(f"{context} names two models {name!r}; {remedy}")
+        seen.add(name.casefold())
+
+
+def verified_file(spec: ModelSpec) -> tuple[Path, str]:
+    """Return the file of a model and its SHA-256, checked against the one in its zoo file."""
+    try:
+        digest = file_digest(spec.file)
+    except OSError as error:
+        raise InputError(
+            f"model {spec.name!r}: cannot read {str(spec.file)!r}: {error.strerror}"
+        ) from error
+    if spec.sha256 is not None and digest != spec.sha256.lower():
+        raise InputError(
+            f"model {spec.name!r}: {str(spec.file)!r} has the sha256 {digest[:12]}…, but its zoo "
+            f"file sets {spec.sha256[:12]}…; download the file again or correct the zoo file"
+        )
+    return spec.file, digest
 
 
 def read_geometry(table: dict[str, Any], context: str) -> Geometry:
@@ -234,40 +302,3 @@ def read_geometry(table: dict[str, Any], context: str) -> Geometry:
     if not 0 <= geometry.fill <= 255:
         raise InputError(f"{context}: fill of geometry must be from 0 to 255, got {geometry.fill}")
     return geometry
-
-
-def require_unique_names(
-    names: Iterable[str], context: str, remedy: str = "rename one of them"
-) -> None:
-    """Reject two models with the same name: their features would share a folder."""
-    seen: set[str] = set()
-    for name in names:
-        if name.casefold() in seen:  # some file systems ignore case
-            raise InputError(f"{context} names two models {name!r}; {remedy}")
-        seen.add(name.casefold())
-
-
-def local_path(spec: ModelSpec) -> Path | None:
-    """The local folder or file that the source of a model names; None for a hub."""
-    return get_source(spec.kind).local_path(spec) if spec.kind in source_kinds() else None
-
-
-def portable_source(spec: ModelSpec) -> str:
-    """The source of a model; of a local folder or file, only its name."""
-    return get_source(spec.kind).portable(spec) if spec.kind in source_kinds() else spec.source
-
-
-def verified_file(spec: ModelSpec) -> tuple[Path, str]:
-    """Return the file of a model and its SHA-256, checked against the one in its zoo file."""
-    try:
-        digest = file_digest(spec.file)
-    except OSError as error:
-        raise InputError(
-            f"model {spec.name!r}: cannot read {str(spec.file)!r}: {error.strerror}"
-        ) from error
-    if spec.sha256 is not None and digest != spec.sha256.lower():
-        raise InputError(
-            f"model {spec.name!r}: {str(spec.file)!r} has the sha256 {digest[:12]}…, but its zoo "
-            f"file sets {spec.sha256[:12]}…; download the file again or correct the zoo file"
-        )
-    return spec.file, digest

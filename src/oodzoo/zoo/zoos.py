@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import glob
+import math
 import os
 import re
 import tomllib
@@ -14,21 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.text import count, did_you_mean
+from oodzoo.core.text import count, did_you_mean, one_line
 from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.listing import select_models
-from oodzoo.zoo.sources import get_source, source_kinds
-from oodzoo.zoo.spec import (
-    ModelSpec,
+from oodzoo.zoo.sources import (
     check_spec,
-    has_wildcard,
+    get_source,
     local_path,
-    matching,
     onnx_source,
     portable_source,
-    read_zoo_file,
-    require_unique_names,
+    source_kinds,
 )
+from oodzoo.zoo.spec import WILDCARD, ModelSpec, require_unique_names
 
 _FOLDER = Path(__file__).parent / "catalogues"
 _CATALOGUES = ("paper", "modern")
@@ -299,7 +298,7 @@ def is_pattern(text: str) -> bool:
     kind, slash, name = text.partition("/")
     if kind in zoo_names() and slash:
         return True
-    if kind not in source_kinds() or not has_wildcard(name):
+    if kind not in source_kinds() or not WILDCARD.search(name):
         return False
     path = local_path(ModelSpec("", text))
     return path is None or not path.exists()  # the name of a file may have such characters
@@ -359,3 +358,134 @@ def _local_sources(text: str) -> list[str]:
         hint = f"; {count(len(paths), 'path')} matched, but none is a model" if paths else ""
         raise InputError(f"no model matches {text!r}{hint}")
     return [text.removesuffix(path) + each for each in found]
+
+
+# --- zoo files --------------------------------------------------------------------------------
+
+_TYPES: dict[str, tuple[str, ...]] = {
+    "a non-empty string": (
+        "name", "source", "features", "logits", "sha256",
+        "pretraining", "architecture", "licence", "origin",
+    ),
+    "a positive integer": ("input_size", "feature_dim", "parameters"),
+    "a list of three numbers": ("mean", "std"),
+    "true or false": ("pretrained",),
+    "a table of strings, numbers, booleans and lists": ("arguments", "geometry"),
+}  # fmt: skip
+_LARGEST = 1e6
+"""Largest mean or std of a channel."""
+_KEYS = {key: kind for kind, keys in _TYPES.items() for key in keys}
+
+
+def read_zoo_file(path: Path) -> list[ModelSpec]:
+    """Read a zoo file (TOML, one `[[model]]` table per model)."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"cannot read the zoo file {str(path)!r}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError, ...
+        reason = one_line(error)
+        raise InputError(f"the zoo file {str(path)!r} is not valid TOML: {reason}") from error
+    if unknown := sorted(set(content) - {"model"}):
+        raise InputError(f"{str(path)!r}: unknown key {unknown[0]!r}; use [[model]] tables")
+    tables = content.get("model")
+    if not isinstance(tables, list) or not tables:
+        raise InputError(f"{str(path)!r} contains no [[model]] table; add one per model")
+    return [
+        _parse_table(table, f"{path.name}, model {number}", path.parent)
+        for number, table in enumerate(tables, start=1)
+    ]
+
+
+def _parse_table(table: object, context: str, folder: Path) -> ModelSpec:
+    if not isinstance(table, dict):
+        raise InputError(f"{context}: expected a [[model]] table, got {table!r}")
+    if isinstance(table.get("name"), str):
+        context = f"{context} ({table['name']!r})"
+    for key in ("name", "source"):
+        if key not in table:
+            raise InputError(f"{context}: the key {key!r} is missing")
+    values = {key: _parse_value(key, value, context) for key, value in table.items()}
+    spec = check_spec(ModelSpec(**values, folder=folder), context)
+    if WILDCARD.search(spec.identifier) and not ((path := local_path(spec)) and path.exists()):
+        raise InputError(
+            f"{context}: the source {spec.source!r} has a wildcard, but a [[model]] table is one "
+            "model; give a table for each, or the pattern instead of a zoo file"
+        )
+    return spec
+
+
+def _parse_value(key: str, value: Any, context: str) -> Any:
+    if key not in _KEYS:
+        raise InputError(f"{context}: unknown key {key!r}; expected one of {', '.join(_KEYS)}")
+    kind = _KEYS[key]
+    valid = {
+        "a non-empty string": isinstance(value, str) and value != "",
+        "a positive integer": _is_number(value) and isinstance(value, int) and 0 < value < 1 << 63,
+        "a list of three numbers": isinstance(value, list)
+        and len(value) == 3
+        and all(_is_number(v) and abs(v) <= _LARGEST for v in value),
+        "true or false": isinstance(value, bool),
+        "a table of strings, numbers, booleans and lists": isinstance(value, dict)
+        and _is_plain(value),
+    }[kind]
+    if not valid:
+        raise InputError(f"{context}: {key} must be {kind}, got {value!r}")
+    return tuple(map(float, value)) if isinstance(value, list) else value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value can be written as JSON and read back; a TOML file may have dates."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(each) for key, each in value.items())
+    if isinstance(value, list):
+        return all(_is_plain(each) for each in value)
+    return isinstance(value, str | bool) or (_is_number(value) and math.isfinite(value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# --- wildcards --------------------------------------------------------------------------------
+
+
+def matching(pattern: str, names: Iterable[str], subject: str) -> list[str]:
+    """Return the names that match a pattern, in order; `subject` begins the error if none does.
+
+    Examples
+    --------
+    >>> matching("resnet*", ["resnet18", "resnet50", "vit"], "this zoo has no model")
+    ['resnet18', 'resnet50']
+    """
+    known = list(names)
+    found = [name for name in known if fnmatchcase(name, pattern)]
+    if found:
+        return found
+    if not WILDCARD.search(pattern):
+        hint = did_you_mean(pattern, known)
+        raise InputError(f"{subject} {pattern!r}{hint and f'; {hint}'}")
+    near = _near(pattern, known)
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise InputError(f"{subject} that matches {pattern!r}{hint}")
+
+
+def _near(pattern: str, names: list[str]) -> list[str]:
+    """Patterns similar to one that matches nothing: with another text before its wildcard."""
+    start = WILDCARD.split(pattern)[0]
+    if start:
+        starts = {name[: len(start)] for name in names}
+        return [text + pattern[len(start) :] for text in _similar(start, starts, names, pattern)]
+    longest = max(re.findall(r"[^*?\[\]]+", pattern), key=len, default="")
+    words = {word for name in names for word in re.split(r"[._/-]", name) if word}
+    return [pattern.replace(longest, word) for word in _similar(longest, words, names, pattern)]
+
+
+def _similar(text: str, others: set[str], names: list[str], pattern: str) -> list[str]:
+    """Texts similar to a part of a pattern that match something when they replace it."""
+    near = difflib.get_close_matches(text, sorted(others), n=3, cutoff=0.6) if text else []
+    return [
+        other
+        for other in near
+        if any(fnmatchcase(name, pattern.replace(text, other, 1)) for name in names)
+    ]

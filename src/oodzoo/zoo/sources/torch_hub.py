@@ -20,22 +20,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import did_you_mean, one_line
-from oodzoo.zoo.model_spec import ModelSpec
+from oodzoo.zoo.hub import no_unpickling
 from oodzoo.zoo.preprocessing import square
-from oodzoo.zoo.torch_model import (
-    Built,
-    Forward,
-    Module,
-    Tensor,
-    no_unpickling,
-    refuse_sha256,
-)
-from oodzoo.zoo.torch_source import TorchSource, seeded
+from oodzoo.zoo.sources.torch import TorchSource, refuse_sha256, seeded
+from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.torch_model import Built, Forward, Module, Tensor
 
 _SIZE = 224
 _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -44,13 +38,52 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 class TorchHubSource(TorchSource):
     """Models that a local hubconf.py defines."""
 
-    kind: ClassVar[str] = "torch_hub"
-    packages: ClassVar[tuple[str, ...]] = ("torch",)
-    extra: ClassVar[str] = "torch"
-    takes_arguments: ClassVar[bool] = True
+    kind = "torch_hub"
+    packages = ("torch",)
+    extra = "torch"
+    takes_arguments = True
 
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
-        return build(spec)
+        """Call an entry point; random weights are those of the seed of the model's name."""
+        refuse_sha256(spec)
+        torch = optional_package("torch", extra="torch", purpose=f"model {spec.name!r} (torch_hub)")
+        path, colon, entry = spec.identifier.rpartition(":")
+        if not (colon and path and entry):
+            raise InputError(
+                f"model {spec.name!r}: {spec.source!r} names no entry point; write "
+                "torch_hub/<folder>:<entry point>"
+            )
+        folder = self.local_path(spec)
+        if not folder.is_dir():
+            raise InputError(
+                f"model {spec.name!r}: there is no folder {str(folder)!r}; a repository on GitHub "
+                "is not downloaded, because its code would run: clone it and give the folder"
+            )
+        if not (folder / "hubconf.py").is_file():
+            raise InputError(f"model {spec.name!r}: the folder {str(folder)!r} has no hubconf.py")
+        options = dict(spec.arguments or {})
+        if spec.pretrained is not None:
+            options["pretrained"] = spec.pretrained
+        what = f"model {spec.name!r}: the entry point {entry!r} of {str(folder / 'hubconf.py')!r}"
+        try:
+            with no_unpickling(), seeded(spec), _own_modules(folder):
+                module = torch.hub.load(str(folder), entry, source="local", **options)
+        except Exception as error:
+            if str(error).startswith("Cannot find callable"):
+                known = _functions(folder / "hubconf.py")
+                hint = did_you_mean(entry, known) or f"it has {', '.join(known) or 'none'}"
+                raise InputError(f"{what} does not exist; {hint}") from error
+            raise InputError(f"{what} failed: {type(error).__name__}: {one_line(error)}") from error
+        if not isinstance(module, torch.nn.Module):
+            raise InputError(f"{what} returned {type(module).__name__}, not a module of PyTorch")
+        size = spec.input_size or _SIZE
+        module, forward, output = _extractor(module.float().eval(), size, what)
+        return Built(
+            module=module,
+            forward=forward,
+            preprocessing=square(size, spec.mean or _MEAN, spec.std or _STD),
+            identity=f"torch_hub {entry} {output} code {_code_digest(folder)}{spec.variant}",
+        )
 
     def local_path(self, spec: ModelSpec) -> Path:
         return spec.folder / Path(spec.identifier.rpartition(":")[0])
@@ -58,54 +91,6 @@ class TorchHubSource(TorchSource):
     def portable(self, spec: ModelSpec) -> str:
         entry = spec.identifier.rpartition(":")[2]
         return f"{spec.kind}/{self.local_path(spec).absolute().name}:{entry}"
-
-
-def build(spec: ModelSpec) -> Built:
-    """Call an entry point; random weights are those of the seed of the model's name."""
-    refuse_sha256(spec)
-    torch = optional_package("torch", extra="torch", purpose=f"model {spec.name!r} (torch_hub)")
-    folder, entry = _parsed(spec)
-    options = dict(spec.arguments or {})
-    if spec.pretrained is not None:
-        options["pretrained"] = spec.pretrained
-    what = f"model {spec.name!r}: the entry point {entry!r} of {str(folder / 'hubconf.py')!r}"
-    try:
-        with no_unpickling(), seeded(spec), _own_modules(folder):
-            module = torch.hub.load(str(folder), entry, source="local", **options)
-    except Exception as error:
-        if str(error).startswith("Cannot find callable"):
-            known = _functions(folder / "hubconf.py")
-            hint = did_you_mean(entry, known) or f"it has {', '.join(known) or 'none'}"
-            raise InputError(f"{what} does not exist; {hint}") from error
-        raise InputError(f"{what} failed: {type(error).__name__}: {one_line(error)}") from error
-    if not isinstance(module, torch.nn.Module):
-        raise InputError(f"{what} returned {type(module).__name__}, not a module of PyTorch")
-    size = spec.input_size or _SIZE
-    module, forward, output = _extractor(module.float().eval(), size, what)
-    return Built(
-        module=module,
-        forward=forward,
-        preprocessing=square(size, spec.mean or _MEAN, spec.std or _STD),
-        identity=f"torch_hub {entry} {output} code {_code_digest(folder)}{spec.variant}",
-    )
-
-
-def _parsed(spec: ModelSpec) -> tuple[Path, str]:
-    path, colon, entry = spec.identifier.rpartition(":")
-    if not (colon and path and entry):
-        raise InputError(
-            f"model {spec.name!r}: {spec.source!r} names no entry point; write "
-            "torch_hub/<folder>:<entry point>"
-        )
-    folder = spec.folder / path
-    if not (folder / "hubconf.py").is_file():
-        if not folder.is_dir():
-            raise InputError(
-                f"model {spec.name!r}: there is no folder {str(folder)!r}; a repository on GitHub "
-                "is not downloaded, because its code would run: clone it and give the folder"
-            )
-        raise InputError(f"model {spec.name!r}: the folder {str(folder)!r} has no hubconf.py")
-    return folder, entry
 
 
 def _functions(file: Path) -> list[str]:

@@ -28,31 +28,23 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.core.errors import InputError, MissingPackageError
-from oodzoo.core.packages import import_torchvision, optional_package, torchvision_installed
+from oodzoo.core.packages import optional_package, torchvision_installed
 from oodzoo.core.text import count, one_line
-from oodzoo.zoo.hub import hub_access
+from oodzoo.zoo.hub import is_offline
+from oodzoo.zoo.model import Measured
 from oodzoo.zoo.preprocessing import Geometry, Interpolation, Preprocessing, square
 from oodzoo.zoo.prompts import TextTower
-from oodzoo.zoo.sources import path_of, require_not_here, weight_files
-from oodzoo.zoo.spec import ModelSpec, has_wildcard, local_path
-from oodzoo.zoo.torch_model import (
-    Built,
-    Forward,
-    Module,
-    Tensor,
-    count_parameters,
+from oodzoo.zoo.sources import path_of
+from oodzoo.zoo.sources.torch import (
+    HubSource,
+    TorchSource,
     refuse_sha256,
+    repeatable,
+    require_not_here,
     scaled,
 )
-from oodzoo.zoo.torch_source import TorchSource, build_empty, repeatable
-from oodzoo.zoo.weights import (
-    Measured,
-    Weights,
-    hub_card,
-    hub_weights,
-    is_offline,
-    local_weights,
-)
+from oodzoo.zoo.spec import WILDCARD, ModelSpec
+from oodzoo.zoo.torch_model import Built, Forward, Module, Tensor, count_parameters
 
 _FILES = (
     "model.safetensors",
@@ -71,55 +63,73 @@ _EIGHT_BITS = 1.5 / 255
 """Tolerance for processors that need torchvision, whose resizing rounds differently."""
 
 
-def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
-    """Build a model with its pre-trained weights, from a folder, transformers' cache or the hub."""
-    transformers, config = _open(spec)
-    checkpoint = _checkpoint(spec)
-    with hub_access(spec):
-        whole, missing = _whole(_kind(transformers, config), spec, config, pretrained)
-        stored, _ = transformers.PretrainedConfig.get_config_dict(checkpoint)
-        preprocessing = _image_preprocessing(transformers, checkpoint, spec)
-    module, forward, output = _extractor(whole, missing, spec)
-    return Built(
-        module=module,
-        forward=forward,
-        preprocessing=preprocessing,
-        identity=f"hf {type(whole).__name__} {output} {_relevant(stored)}{spec.variant}",
-    )
-
-
-class HuggingFaceSource(TorchSource):
+class HuggingFaceSource(HubSource, TorchSource):
     """transformers' vision models."""
 
-    kind = "hf"
+    kind = extra = "hf"
     packages = ("torch", "transformers")
-    extra = "hf"
+    module = "transformers"
     takes_arguments = True
 
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
-        return build(spec, pretrained=pretrained)
+        """Build a model with its weights, from a folder, transformers' cache or the hub."""
+        transformers, checkpoint, config = self._open(spec)
+        with self.access(spec):
+            whole, missing = _whole(transformers, checkpoint, config, spec, pretrained)
+            stored, _ = transformers.PretrainedConfig.get_config_dict(checkpoint)
+            preprocessing = _image_preprocessing(transformers, checkpoint, spec)
+        module, forward, output = _extractor(whole, missing, spec)
+        # entries that cannot affect the features
+        irrelevant = {"_name_or_path", "transformers_version", "torch_dtype", "dtype"}
+        irrelevant |= {"_commit_hash", "id2label", "label2id", "architectures"}
+        relevant = {key: value for key, value in stored.items() if key not in irrelevant}
+        known = json.dumps(relevant, sort_keys=True, default=str)
+        return Built(
+            module=module,
+            forward=forward,
+            preprocessing=preprocessing,
+            identity=f"hf {type(whole).__name__} {output} {known}{spec.variant}",
+        )
 
     def text_tower(self, spec: ModelSpec, *, device: str) -> TextTower | None:
-        return text_tower(spec, device=device)
+        """Load the text tower of an image-text model, with its tokeniser."""
+        transformers, checkpoint, config = self._open(spec)
+        if not hasattr(config, "text_config"):
+            return None
+        with self.access(spec):
+            whole, missing = _whole(transformers, checkpoint, config, spec, pretrained=True)
+            if not (hasattr(whole, "get_text_features") and hasattr(whole, "logit_scale")):
+                return None
+            _require_weights(whole, missing, spec)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(
+                checkpoint, trust_remote_code=False
+            )
+        length = config.text_config.max_position_embeddings
+
+        def embed(texts: Sequence[str]) -> Any:
+            # Some models were trained on texts of this length, without a mask; others ignore the
+            # rest.
+            tokens = tokenizer(
+                list(texts),
+                padding="max_length",
+                truncation=True,
+                max_length=length,
+                return_tensors="pt",
+            )
+            output = whole.get_text_features(**tokens.to(device))
+            return getattr(output, "pooler_output", output).float().cpu().numpy()
+
+        return TextTower.of(whole, device, embed)
 
     def local_path(self, spec: ModelSpec) -> Path | None:
         return path_of(spec, spec.identifier)
-
-    def is_model(self, path: Path) -> bool:
-        return (path / "config.json").is_file()
-
-    def files(self, path: Path) -> list[Path]:
-        return weight_files(path)
-
-    def moved(self, spec: ModelSpec, path: str) -> str:
-        return f"./{path}"
 
     def names(self, pattern: str) -> list[str]:
         """The vision models of an owner on the Hugging Face Hub."""
         zoo = f"the zoo 'hf/{pattern}'"
         hub = optional_package("huggingface_hub", extra="hf", purpose=zoo)
         owner, slash, _ = pattern.partition("/")
-        if not slash or has_wildcard(owner):
+        if not slash or WILDCARD.search(owner):
             raise InputError(
                 f"{zoo} must name an owner before the wildcard, as in hf/facebook/dinov2*"
             )
@@ -137,76 +147,65 @@ class HuggingFaceSource(TorchSource):
             ) from error
         return sorted(model.id for model in listed if model.pipeline_tag in _TASKS)
 
-    def licence(self, spec: ModelSpec) -> str | None:
-        return None if local_path(spec) is not None else hub_card(spec.identifier).licence
+    def repository(self, spec: ModelSpec) -> tuple[str, tuple[str, ...]]:
+        return spec.identifier, _FILES
 
     def measure(self, spec: ModelSpec) -> Measured:
         """Count the parts in use; the file may contain others, so its size is not estimated."""
-        return Measured(count_parameters(build_empty(spec).module))
+        return Measured(count_parameters(self.build_empty(spec).module))
 
-    def weights(self, spec: ModelSpec) -> Weights:
-        if (path := local_path(spec)) is not None:
-            return local_weights(path)
-        return hub_weights(spec.identifier, _FILES, hub_card(spec.identifier).size)
-
-
-def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower | None:
-    """Load the text tower of an image-text model, with its tokeniser; None for other models."""
-    transformers, config = _open(spec)
-    if not hasattr(config, "text_config"):
-        return None
-    checkpoint = _checkpoint(spec)
-    with hub_access(spec):
-        whole, missing = _whole(_kind(transformers, config), spec, config, pretrained=True)
-        if not (hasattr(whole, "get_text_features") and hasattr(whole, "logit_scale")):
-            return None
-        _require_weights(whole, missing, spec)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
-    scale, bias = float(whole.logit_scale.detach().exp()), getattr(whole, "logit_bias", None)
-    whole = whole.float().eval().requires_grad_(False).to(device)
-    length = config.text_config.max_position_embeddings
-
-    def embed(texts: Sequence[str]) -> Any:
-        # Some models were trained on texts of this length, without a mask; others ignore the rest.
-        tokens = tokenizer(
-            list(texts),
-            padding="max_length",
-            truncation=True,
-            max_length=length,
-            return_tensors="pt",
-        )
-        output = whole.get_text_features(**tokens.to(device))
-        return getattr(output, "pooler_output", output).float().cpu().numpy()
-
-    return TextTower(embed, scale, 0.0 if bias is None else float(bias.detach()))
-
-
-def _open(spec: ModelSpec) -> tuple[Any, Any]:
-    """Import transformers, and read the configuration of a checkpoint."""
-    refuse_sha256(spec)
-    purpose = f"model {spec.name!r} (hf)"
-    optional_package("torch", extra="hf", purpose=purpose)
-    if torchvision_installed():  # transformers imports it if installed, even if it is broken
-        import_torchvision(extra="hf", purpose=purpose)
-    transformers = optional_package("transformers", extra="hf", purpose=purpose)
-    checkpoint = _checkpoint(spec)
-    with hub_access(spec):
-        config, unknown = transformers.AutoConfig.from_pretrained(
-            checkpoint,
-            trust_remote_code=False,
-            return_unused_kwargs=True,
-            **(spec.arguments or {}),
-        )
-        if unknown := sorted(set(unknown) & set(spec.arguments or {})):
+    def _open(self, spec: ModelSpec) -> tuple[Any, str, Any]:
+        """Import transformers; find a checkpoint, and read its configuration."""
+        refuse_sha256(spec)
+        transformers = self.library(f"model {spec.name!r} (hf)")
+        folder = self.local_path(spec)
+        if folder is None:
+            require_not_here(spec)
+        elif not (folder / "config.json").is_file():
             raise InputError(
-                f"model {spec.name!r}: the configuration of {spec.source} has no {unknown[0]!r}; "
-                "remove it from the arguments"
+                f"model {spec.name!r}: {str(folder)!r} is not a transformers checkpoint: it has no "
+                "config.json"
             )
-        if config.model_type == "timm_wrapper":
-            raise InputError(
-                f"model {spec.name!r} is a timm model; use the source timm/hf-hub:{spec.identifier}"
+        checkpoint = spec.identifier if folder is None else str(folder)
+        with self.access(spec):
+            config, unknown = transformers.AutoConfig.from_pretrained(
+                checkpoint,
+                trust_remote_code=False,
+                return_unused_kwargs=True,
+                **(spec.arguments or {}),
             )
-    return transformers, config
+            if unknown := sorted(set(unknown) & set(spec.arguments or {})):
+                raise InputError(
+                    f"model {spec.name!r}: the configuration of {spec.source} has no "
+                    f"{unknown[0]!r}; remove it from the arguments"
+                )
+            if config.model_type == "timm_wrapper":
+                raise InputError(
+                    f"model {spec.name!r} is a timm model; use the source "
+                    f"timm/hf-hub:{spec.identifier}"
+                )
+        return transformers, checkpoint, config
+
+
+def _whole(
+    transformers: Any, checkpoint: str, config: Any, spec: ModelSpec, pretrained: bool
+) -> tuple[Module, set[str]]:
+    """Return the model as transformers builds it, and the weights missing in the checkpoint."""
+    saved = (getattr(config, "architectures", None) or [""])[0]
+    kind = transformers.AutoModel
+    if "ForImageClassification" in saved:
+        kind = getattr(transformers, saved, kind)
+    if config.model_type == "vit_mae":
+        config.mask_ratio = 0.0  # otherwise it masks three quarters of every image at random
+    if not pretrained or spec.pretrained is False:
+        from_config = getattr(kind, "from_config", None) or kind
+        with repeatable(spec):
+            return from_config(config), set()
+    whole, report = kind.from_pretrained(
+        checkpoint, config=config, output_loading_info=True, trust_remote_code=False
+    )
+    # The precision is chosen when the model is moved to its device, whatever the file contains.
+    return whole.float(), set(report["missing_keys"])
 
 
 def _extractor(whole: Module, missing: set[str], spec: ModelSpec) -> tuple[Module, Forward, str]:
@@ -276,51 +275,6 @@ def _without_text(whole: Module) -> Module:
         if hasattr(whole, name):
             delattr(whole, name)
     return whole
-
-
-def _whole(kind: Any, spec: ModelSpec, config: Any, pretrained: bool) -> tuple[Module, set[str]]:
-    """Return the model as transformers builds it, and the weights missing in the checkpoint."""
-    if config.model_type == "vit_mae":
-        config.mask_ratio = 0.0  # otherwise it masks three quarters of every image at random
-    if not pretrained or spec.pretrained is False:
-        from_config = getattr(kind, "from_config", None) or kind
-        with repeatable(spec):
-            return from_config(config), set()
-    whole, report = kind.from_pretrained(
-        _checkpoint(spec), config=config, output_loading_info=True, trust_remote_code=False
-    )
-    # The precision is chosen when the model is moved to its device, whatever the file contains.
-    return whole.float(), set(report["missing_keys"])
-
-
-def _kind(transformers: Any, config: Any) -> Any:
-    """Return the class of an image classifier's checkpoint, or AutoModel for anything else."""
-    saved = (getattr(config, "architectures", None) or [""])[0]
-    if "ForImageClassification" in saved and hasattr(transformers, saved):
-        return getattr(transformers, saved)
-    return transformers.AutoModel
-
-
-def _relevant(stored: dict[str, Any]) -> str:
-    """The stored configuration as JSON, without entries that cannot affect the features."""
-    irrelevant = {"_name_or_path", "transformers_version", "torch_dtype", "dtype", "_commit_hash"}
-    irrelevant |= {"id2label", "label2id", "architectures"}
-    relevant = {key: value for key, value in stored.items() if key not in irrelevant}
-    return json.dumps(relevant, sort_keys=True, default=str)
-
-
-def _checkpoint(spec: ModelSpec) -> str:
-    """Return a name on the hub, or a folder; a relative one is relative to the zoo file."""
-    folder = path_of(spec, spec.identifier)
-    if folder is None:
-        require_not_here(spec)
-        return spec.identifier
-    if not (folder / "config.json").is_file():
-        raise InputError(
-            f"model {spec.name!r}: {str(folder)!r} is not a transformers checkpoint: it has no "
-            "config.json"
-        )
-    return str(folder)
 
 
 # --- preprocessing --------------------------------------------------------------------------------

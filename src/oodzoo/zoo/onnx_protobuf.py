@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oodzoo.zoo.layers_torch import unknown_layer
-from oodzoo.zoo.model_spec import Pool
+from oodzoo.zoo.spec import Pool, unknown_layer
 
 
 def fields(view: Any) -> Iterator[tuple[int, Any]]:
