@@ -166,15 +166,9 @@ def rank(
         terms = {}
         for number, model in enumerate(models):
             stage.progress(number, len(models))
-            terms[model] = _terms(source, model, stability, device)[""]
-        vague = [m for m, each in terms.items() if any(fold.unconverged for fold in each.folds)]
-        if vague and name in ("zood", "discriminability"):
-            warnings.warn(
-                f"{count(len(vague), 'model')} ({some_of(vague)}): too few samples to determine "
-                "the noise of some classes, so discriminability is uncertain; add samples, or use "
-                "the default score",
-                stacklevel=2,
-            )
+            terms[model] = model_terms(source, model, stability, device)[""]
+        if name in ("zood", "discriminability"):
+            warn_of_noise(terms)
         predicted = None
         if images is not None:
             each = [_predicted(source, model, images, terms[model], device) for model in models]
@@ -233,7 +227,8 @@ def rank_for_test_domains(
     given = dict(domain_weights or {})
     normalised_weights(source.domains, given)
     found = {
-        model: _terms(source, model, stability, device, by_test=True) for model in source.models
+        model: model_terms(source, model, stability, device, by_test=True)
+        for model in source.models
     }
     rankings = {}
     for test in source.domains:
@@ -258,7 +253,7 @@ def orders_for_test_domains(
         rankings = rank_for_test_domains(source, score=score, device=device)
         return {test: [row.model for row in each.rows] for test, each in rankings.items()}
     require_classes_to_tell_apart(source)
-    terms = [_terms(source, model, "robust", device)[""] for model in source.models]
+    terms = [model_terms(source, model, "robust", device)[""] for model in source.models]
     orders = {}
     for at, test in enumerate(source.domains):
         scores = without_domain(terms, at)
@@ -321,7 +316,7 @@ def _predicted(
     return source.cached("target", [model], compute, settings=settings)
 
 
-def _terms(
+def model_terms(
     source: FeatureSource,
     model: str,
     stability: Stability,
@@ -393,6 +388,18 @@ def _terms(
         test: Terms(folds[at * each :][:each], transfer[at % len(transfer)], stability, task)
         for at, test in enumerate(source.domains)
     }
+
+
+def warn_of_noise(terms: Mapping[str, Terms]) -> None:
+    """Warn of models with discriminabilities that the data do not determine."""
+    vague = [m for m, each in terms.items() if any(fold.unconverged for fold in each.folds)]
+    if vague:
+        warnings.warn(
+            f"{count(len(vague), 'model')} ({some_of(vague)}): too few samples to determine the "
+            "noise of some classes, so discriminability is uncertain; add samples, or use the "
+            "default score",
+            stacklevel=3,
+        )
 
 
 def normalised_weights(

@@ -11,19 +11,23 @@ Two protocols:
     on each test domain. The scores have seen the labels of the test domains.
 
 The accuracy is the same in both: that of a linear head trained on the other domains.
+
+Scores that were computed elsewhere are read from a CSV file. The published accuracy on ImageNet is
+a trivial baseline. It is read from torchvision's description of its weights, and from the file
+`results-imagenet.csv` that timm publishes beside its code (columns `model` and `top1`; it is not
+part of the installed package). A model that neither of them lists has no value.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 import oodzoo
 from oodzoo.core.backend import Array
@@ -34,10 +38,8 @@ from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import (
     Arrays,
-    Facts,
     Features,
     FeatureSource,
-    Shard,
     StoreSource,
     as_source,
     groups_of,
@@ -46,15 +48,15 @@ from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
 from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.ranking import scores
-from oodzoo.ranking.ranker import rank, rank_for_test_domains
+from oodzoo.ranking.ranker import model_terms, warn_of_noise
 from oodzoo.ranking.scores import Score
 from oodzoo.ranking.scores.registry import compute_score, is_own
-from oodzoo.ranking.terms import FOLD_SCORES
+from oodzoo.ranking.terms import FOLD_SCORES, Terms, score_table
 from oodzoo.ranking.testbed.agreement import Values
 from oodzoo.ranking.testbed.bed import RESAMPLES, SEED, Column, TestBed, judge
 from oodzoo.ranking.testbed.published import read_table
+from oodzoo.ranking.transfer import SharedGroups
 from oodzoo.ranking.zood import Stability
-from oodzoo.store.class_embeddings import ClassEmbeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import ModelRecord
 
@@ -97,92 +99,23 @@ def head_accuracy(
         Source of the samples to test on, if it is another one; with the same classes.
     """
 
-    def compute() -> dict[str, np.ndarray]:
-        return {"accuracy": np.array(_measured_accuracy(source, model, test, tested or source))}
+    def compute() -> Arrays:
+        training = [domain for domain in source.domains if domain != test]
+        columns = Columns.all_of(source, [model])
+        samples = columns.samples(source, training)
+        present = np.unique(samples.labels)
+        if len(present) < 2:
+            raise InputError(
+                f"the domains other than {test!r} have only the class "
+                f"{source.classes[present[0]]!r}; a head needs at least two classes to train on"
+            )
+        head = fit_head(samples, len(source.classes), groups=groups_of(source, training))
+        unseen = columns.samples(tested or source, [test])
+        right = head.logits(unseen.features).argmax(axis=1) == unseen.labels
+        return {"accuracy": np.array(100 * float(np.mean(right)))}
 
     found = source.cached("head-accuracy", [model], compute, settings=f"{test!r}, {C_GRID}")
     return float(found["accuracy"])
-
-
-def _measured_accuracy(
-    source: FeatureSource, model: str, test: str, tested: FeatureSource
-) -> float:
-    training = [domain for domain in source.domains if domain != test]
-    columns = Columns.all_of(source, [model])
-    samples = columns.samples(source, training)
-    present = np.unique(samples.labels)
-    if len(present) < 2:
-        raise InputError(
-            f"the domains other than {test!r} have only the class {source.classes[present[0]]!r}; "
-            "a head needs at least two classes to train on"
-        )
-    head = fit_head(samples, len(source.classes), groups=groups_of(source, training))
-    unseen = columns.samples(tested, [test])
-    right = head.logits(unseen.features).argmax(axis=1) == unseen.labels
-    return 100 * float(np.mean(right))
-
-
-class MemoisedSource(FeatureSource):
-    """A view of a source for several rankings, in which the folds of a model are computed once.
-
-    Features in memory have no cache, and folds that give a warning are not kept in that of a store.
-    Moments, which are large, are not kept in memory.
-    """
-
-    def __init__(self, source: FeatureSource) -> None:
-        self._source = source
-        self.models = source.models
-        self.domains = source.domains
-        self.classes = source.classes
-        self.task = source.task
-        self._results: dict[tuple[str, ...], Arrays] = {}
-
-    def shards(self, model: str, domain: str) -> Iterator[Shard]:
-        return self._source.shards(model, domain)
-
-    def labels(self, domain: str) -> NDArray[np.int64]:
-        return self._source.labels(domain)
-
-    def groups(self, domain: str) -> Sequence[str | None] | None:
-        return self._source.groups(domain)
-
-    def logits(self, model: str, domain: str) -> NDArray[Any] | None:
-        return self._source.logits(model, domain)
-
-    def class_embeddings(self, model: str) -> ClassEmbeddings | None:
-        return self._source.class_embeddings(model)
-
-    def facts(self, model: str) -> Facts:
-        return self._source.facts(model)
-
-    @property
-    def provenance(self) -> dict[str, str]:
-        return self._source.provenance
-
-    def only(self, domains: Sequence[str]) -> FeatureSource:
-        return self._source.only(domains)
-
-    def cached(
-        self,
-        kind: str,
-        models: Sequence[str],
-        compute: Callable[[], Arrays],
-        *,
-        domains: Sequence[str] | None = None,
-        settings: str = "",
-        keep: Callable[[Arrays], bool] = lambda _: True,
-    ) -> Arrays:
-        def read() -> Arrays:
-            return self._source.cached(
-                kind, models, compute, domains=domains, settings=settings, keep=keep
-            )
-
-        if kind == "moments":
-            return read()
-        key = (kind, settings, *models, *(domains or self.domains))
-        if key not in self._results:
-            self._results[key] = read()
-        return self._results[key]
 
 
 @dataclass(frozen=True)
@@ -233,116 +166,87 @@ def measure(
     progress : callable, optional
         Called with the numbers of steps done and in total.
     """
-    memoised = MemoisedSource(source)
-    own = (*FOLD_SCORES, PAPER)
-    steps = _steps(len(source.models) + len(own), progress)
+    # the domains that scores are computed on, for each test domain or for all of them
+    training = {"": tuple(source.domains)}
+    if protocol == "unseen":
+        training = {t: tuple(d for d in source.domains if d != t) for t in source.domains}
+    registered = [scores.get(name) for name in scores.names()]
+    values: dict[str, dict[str, dict[str, float | None]]] = {
+        score.name: {test: {} for test in training} for score in registered
+    }
+    left_out: Reasons = {}
     accuracy: dict[str, dict[str, float]] = {domain: {} for domain in source.domains}
-    peers = _Peers(source, protocol, device)
-    for model in source.models:
-        next(steps)
+    own = (*FOLD_SCORES, PAPER)
+    total = len(source.models) + len(own)
+    for number, model in enumerate(source.models):
+        if progress is not None:
+            progress(number, total)
         for domain, accuracies in accuracy.items():
             accuracies[model] = head_accuracy(source, model, domain, tested=tested)
-        peers.compute(model)
-    columns = {}
-    for score in own:
-        next(steps)
-        columns[score] = _own_column(memoised, score, protocol, device)
-    columns |= peers.columns() | _baselines(source)
-    return Measurement(accuracy, columns, peers.left_out)
-
-
-def _own_column(
-    source: FeatureSource, score: str, protocol: Protocol, device: str | None
-) -> Column:
-    """Compute a score of a ranking for all models at once: it may depend on all of them."""
-    stability: Stability = "paper" if score == PAPER else "robust"
-    name = "zood" if score == PAPER else score
-    title = TITLES.get(score, score)
-    if protocol == "all":
-        ranking = rank(source, score=name, stability=stability, device=device)
-        return Column({row.model: row.score for row in ranking.rows}, title)
-    rankings = rank_for_test_domains(source, score=name, stability=stability, device=device)
-    by_domain = {t: {row.model: row.score for row in r.rows} for t, r in rankings.items()}
-    return Column.averaged(by_domain, title)
-
-
-class _Peers:
-    """Registered scores of one model after the other."""
-
-    def __init__(self, source: FeatureSource, protocol: Protocol, device: str | None) -> None:
-        self._source = source
-        self._device = device
-        self._unseen = protocol == "unseen"
-        # the domains that scores are computed on, for each test domain or for all of them
-        self._training = {"": tuple(source.domains)}
-        if self._unseen:
-            self._training = {t: tuple(d for d in source.domains if d != t) for t in source.domains}
-        self._scores = [scores.get(name) for name in scores.names()]
-        self._values: dict[str, dict[str, dict[str, float | None]]] = {
-            score.name: {test: {} for test in self._training} for score in self._scores
-        }
-        self.left_out: Reasons = {}
-
-    def compute(self, model: str) -> None:
-        """Compute all scores of a model, or note why one cannot be computed."""
-        for score in self._scores:
-            found: dict[str, float | None]
+        for score in registered:
+            found: Sequence[float | None]
             try:
-                values = self._values_of(score, model)
-                found = dict(zip(self._training, values, strict=True))
+                found = _registered_score(source, score, model, training, device)
             except InputError as error:
-                self.left_out.setdefault(score.name, {})[model] = str(error)
-                found = dict.fromkeys(self._training)
-            for test, value in found.items():
-                self._values[score.name][test][model] = value
-
-    def columns(self) -> dict[str, Column]:
-        """Return all scores that at least one model has."""
-        columns = {}
-        for score in self._scores:
-            title = score.title or score.name
-            column = Column.averaged(self._values[score.name], title)
-            if not self._unseen:
-                column = Column(column.values, title)
-            if any(value is not None for value in column.values.values()):
-                columns[score.name] = column
-        return columns
-
-    def _values_of(self, score: Score, model: str) -> list[float]:
-        """The score on the training domains of each test domain."""
-
-        def compute() -> dict[str, Any]:
-            training = self._training.values()
-            values = [compute_score(self._source, score, model, d, self._device) for d in training]
-            return {"values": np.array(values)}
-
-        if not is_own(score):  # its code may change from one run to the next
-            return [float(value) for value in compute()["values"]]
-        settings = "unseen" if self._unseen else "all"
-        if score.needs == "class_embeddings":
-            embeddings = self._source.class_embeddings(model)
-            settings += "" if embeddings is None else f" {embeddings.digest}"
-        kind = f"testbed-{score.name}"
-        found = self._source.cached(kind, [model], compute, settings=settings)
-        return [float(value) for value in found["values"]]
-
-
-def _baselines(source: FeatureSource) -> dict[str, Column]:
-    columns = {}
-    for name in BASELINES:
-        facts = {model: getattr(source.facts(model), name) for model in source.models}
-        values = {model: None if n is None else float(n) for model, n in facts.items()}
-        if any(value is not None for value in values.values()):
-            columns[name] = Column(values, TITLES[name])
-    return columns
-
-
-def _steps(total: int, progress: Progress | None) -> Iterator[None]:
-    """Report progress at each step."""
-    for done in range(total):
+                left_out.setdefault(score.name, {})[model] = str(error)
+                found = [None] * len(training)
+            for by_model, value in zip(values[score.name].values(), found, strict=True):
+                by_model[model] = value
+    SharedGroups(source).warn(held_out_together=1 + (protocol == "unseen"))
+    terms: dict[Stability, dict[str, dict[str, Terms]]] = {}
+    for number, name in enumerate(own, start=len(source.models)):
         if progress is not None:
-            progress(done, total)
-        yield
+            progress(number, total)
+        stability: Stability = "paper" if name == PAPER else "robust"
+        if stability not in terms:  # the terms of a model are the same for all of its scores
+            by_test = protocol == "unseen"
+            each = [
+                model_terms(source, m, stability, device, by_test=by_test) for m in source.models
+            ]
+            terms[stability] = dict(zip(source.models, each, strict=True))
+        if protocol == "all" and name in ("zood", "discriminability", PAPER):
+            warn_of_noise({model: found[""] for model, found in terms[stability].items()})
+        values[name] = {}
+        for test, domains in training.items():
+            of_models = [found[test] for found in terms[stability].values()]
+            weights = np.full(len(domains), 1 / len(domains))
+            table = score_table(of_models, "zood" if name == PAPER else name, weights)
+            values[name][test] = dict(zip(source.models, table.totals.tolist(), strict=True))
+    for name in BASELINES:
+        sizes = {model: getattr(source.facts(model), name) for model in source.models}
+        values[name] = {"": {model: None if n is None else float(n) for model, n in sizes.items()}}
+    titles = TITLES | {score.name: score.title or score.name for score in registered}
+    columns = {}
+    for name in (*own, *(score.name for score in registered), *BASELINES):
+        column = Column.averaged(values[name], titles.get(name, name))
+        if "" in values[name]:  # not of a test domain
+            column = Column(column.values, column.title)
+        if name in own or any(value is not None for value in column.values.values()):
+            columns[name] = column
+    return Measurement(accuracy, columns, left_out)
+
+
+def _registered_score(
+    source: FeatureSource,
+    score: Score,
+    model: str,
+    training: Mapping[str, Sequence[str]],
+    device: str | None,
+) -> list[float]:
+    """A score of a model on the training domains of each test domain; cached, if it is oodzoo's."""
+
+    def compute() -> Arrays:
+        values = [compute_score(source, score, model, d, device) for d in training.values()]
+        return {"values": np.array(values)}
+
+    if not is_own(score):  # its code may change from one run to the next
+        return [float(value) for value in compute()["values"]]
+    settings = "all" if "" in training else "unseen"
+    if score.needs == "class_embeddings":
+        embeddings = source.class_embeddings(model)
+        settings += "" if embeddings is None else f" {embeddings.digest}"
+    found = source.cached(f"testbed-{score.name}", [model], compute, settings=settings)
+    return [float(value) for value in found["values"]]
 
 
 def run(
@@ -397,13 +301,42 @@ def run(
             f"a test bed compares accuracies, but the task is {source.task.kind!r}; rank or "
             "evaluate instead"
         )
-    _require_enough(source, protocol)
+    if protocol not in get_args(Protocol):
+        raise InputError(
+            f"unknown protocol {protocol!r}; expected one of {', '.join(get_args(Protocol))}"
+        )
+    if protocol == "unseen" and len(source.domains) < 3:
+        raise InputError(
+            f"the protocol 'unseen' needs at least 3 domains, got {len(source.domains)}; with 2, "
+            "use the protocol 'all'"
+        )
+    if len(source.domains) < 2:
+        raise InputError(f"the protocol 'all' needs at least 2 domains, got {len(source.domains)}")
+    if len(source.models) < 3:
+        raise InputError(f"a test bed needs at least 3 models, got {len(source.models)}")
     require_classes_to_tell_apart(source)
     external = dict(values or {})
     computed = (*FOLD_SCORES, PAPER, *scores.names(), *BASELINES)
     require_valid(external, source.models, reserved=computed)
-    published, unpublished = _source_accuracy(source, timm_results)
-    data = _data(source, protocol, name)
+    results = None if timm_results is None else read_timm_results(timm_results)
+    published: dict[str, Column] = {}
+    unpublished: Reasons = {}
+    if isinstance(source, StoreSource):
+        known, reasons = published_accuracies(source.store, source.models, results)
+        if any(value is not None for value in known.values()):
+            published = {"source_accuracy": Column(known, TITLES["source_accuracy"])}
+            unpublished = {"source_accuracy": reasons} if reasons else {}
+    data: dict[str, Any] = {
+        **source.provenance,
+        "domains": list(source.domains),
+        "classes": len(source.classes),
+        "samples": sum(len(source.labels(domain)) for domain in source.domains),
+        "protocol": protocol,
+        "head": HEAD,
+        "oodzoo": oodzoo.__version__,
+    }
+    if name is not None:
+        data["name"] = name
     facts = extent(source) | {"data": data["name"], "protocol": protocol}
     with Stage(listener, "testbed", **facts) as stage:
         measured = measure(source, protocol, device=device, progress=stage.progress)
@@ -420,49 +353,6 @@ def run(
         )
         stage.finish(bed, bed.metrics)
     return bed
-
-
-def _require_enough(source: FeatureSource, protocol: str) -> None:
-    if protocol not in get_args(Protocol):
-        raise InputError(
-            f"unknown protocol {protocol!r}; expected one of {', '.join(get_args(Protocol))}"
-        )
-    if protocol == "unseen" and len(source.domains) < 3:
-        raise InputError(
-            f"the protocol 'unseen' needs at least 3 domains, got {len(source.domains)}; with 2, "
-            "use the protocol 'all'"
-        )
-    if len(source.domains) < 2:
-        raise InputError(f"the protocol 'all' needs at least 2 domains, got {len(source.domains)}")
-    if len(source.models) < 3:
-        raise InputError(f"a test bed needs at least 3 models, got {len(source.models)}")
-
-
-def _source_accuracy(
-    source: FeatureSource, timm_results: str | Path | None
-) -> tuple[dict[str, Column], Reasons]:
-    """The published accuracies, if any model has one, and why others have none."""
-    results = None if timm_results is None else read_timm_results(timm_results)
-    if not isinstance(source, StoreSource):
-        return {}, {}
-    values, reasons = published_accuracies(source.store, source.models, results)
-    if all(value is None for value in values.values()):
-        return {}, {}
-    name = "source_accuracy"
-    return {name: Column(values, TITLES[name])}, {name: reasons} if reasons else {}
-
-
-def _data(source: FeatureSource, protocol: Protocol, name: str | None) -> dict[str, Any]:
-    data: dict[str, Any] = {
-        **source.provenance,
-        "domains": list(source.domains),
-        "classes": len(source.classes),
-        "samples": sum(len(source.labels(domain)) for domain in source.domains),
-        "protocol": protocol,
-        "head": HEAD,
-        "oodzoo": oodzoo.__version__,
-    }
-    return data if name is None else data | {"name": name}
 
 
 PUBLISHED_TITLES = {
@@ -525,7 +415,7 @@ def paper(
     return beds
 
 
-Row = TypeVar("Row")
+Line = TypeVar("Line")
 
 
 def read_values(path: Path) -> dict[str, Values]:
@@ -562,7 +452,7 @@ def _lines(path: Path, context: str) -> list[str]:
         raise InputError(f"{context} is not a CSV file: {error}") from error
 
 
-def _parsed(table: Iterable[Row], context: str) -> list[Row]:
+def _parsed(table: Iterable[Line], context: str) -> list[Line]:
     try:
         return list(table)
     except csv.Error as error:
@@ -599,10 +489,6 @@ def require_valid(
                 raise InputError(f"score {name!r}: the value of {model!r} is not finite: {value}")
 
 
-class UnpublishedError(Exception):
-    """No source publishes the accuracy of a model; the message says why."""
-
-
 def published_accuracies(
     store: FeatureStore, models: Sequence[str], timm_results: dict[str, float] | None
 ) -> tuple[dict[str, float | None], dict[str, str]]:
@@ -615,57 +501,48 @@ def published_accuracies(
     reasons : dict
         Why models have no value.
     """
-    values: dict[str, float | None] = {}
+    values: dict[str, float | None] = dict.fromkeys(models)
     reasons: dict[str, str] = {}
     for name in models:
-        try:
-            values[name] = _accuracy(store.model(name), timm_results)
-        except UnpublishedError as reason:
-            values[name], reasons[name] = None, str(reason)
+        found = _published_accuracy(store.model(name), timm_results)
+        if isinstance(found, str):
+            reasons[name] = found
+        else:
+            values[name] = found
     return values, reasons
 
 
-def _accuracy(record: ModelRecord, timm_results: dict[str, float] | None) -> float:
+def _published_accuracy(record: ModelRecord, timm_results: dict[str, float] | None) -> float | str:
+    """The accuracy of a model, or why there is none."""
     kind, _, identifier = record.source.partition("/")
     if (record.spec or {}).get("pretrained") is False:
-        raise UnpublishedError("its weights are random")
+        return "its weights are random"
     if kind == "torchvision":
-        return _of_torchvision(identifier, record.pretraining)
-    if kind == "timm":
-        return _of_timm(identifier, timm_results)
-    raise UnpublishedError("its accuracy on ImageNet is not published by torchvision or timm")
-
-
-def _of_torchvision(identifier: str, pretraining: str | None) -> float:
-    if not torchvision_installed():
-        raise UnpublishedError("torchvision, which publishes its accuracy, is not installed")
-    name, _, version = identifier.partition(".")
-    try:
-        torchvision = import_torchvision(extra="torchvision", purpose="source_accuracy")
-        known = torchvision.models.get_model_weights(name).__members__
-        # the weights that were loaded: the default may be another one in this version
-        chosen = version or (pretraining if pretraining in known else "DEFAULT")
-        return float(known[chosen].meta["_metrics"]["ImageNet-1K"]["acc@1"])
-    except (InputError, KeyError, ValueError) as error:
-        raise UnpublishedError(
-            f"torchvision publishes no accuracy on ImageNet for {identifier!r}"
-        ) from error
-
-
-def _of_timm(identifier: str, results: dict[str, float] | None) -> float:
-    if results is None:
-        raise UnpublishedError("pass timm's results-imagenet.csv, which has its accuracy")
+        if not torchvision_installed():
+            return "torchvision, which publishes its accuracy, is not installed"
+        name, _, version = identifier.partition(".")
+        try:
+            torchvision = import_torchvision(extra="torchvision", purpose="source_accuracy")
+            known = torchvision.models.get_model_weights(name).__members__
+            # the weights that were loaded: the default may be another one in this version
+            chosen = version or (record.pretraining if record.pretraining in known else "DEFAULT")
+            return float(known[chosen].meta["_metrics"]["ImageNet-1K"]["acc@1"])
+        except (InputError, KeyError, ValueError):
+            return f"torchvision publishes no accuracy on ImageNet for {identifier!r}"
+    if kind != "timm":
+        return "its accuracy on ImageNet is not published by torchvision or timm"
+    if timm_results is None:
+        return "pass timm's results-imagenet.csv, which has its accuracy"
     name = identifier.removeprefix("hf-hub:").removeprefix("timm/")
-    matches = [name] if name in results else [row for row in results if _is_tagged(row, name)]
+    matches = [name]
+    if name not in timm_results:  # an architecture, of which there can be several weights
+        tagged = [row for row in timm_results if row.partition(".")[0] == name]
+        matches = [] if "." in name else tagged
     if len(matches) == 1:
-        return results[matches[0]]
+        return timm_results[matches[0]]
     if matches:
-        raise UnpublishedError(f"timm's results have several weights of {name!r}; name one of them")
-    raise UnpublishedError(f"timm's results do not contain {name!r}")
-
-
-def _is_tagged(row: str, architecture: str) -> bool:
-    return "." not in architecture and row.partition(".")[0] == architecture
+        return f"timm's results have several weights of {name!r}; name one of them"
+    return f"timm's results do not contain {name!r}"
 
 
 def read_timm_results(path: str | Path) -> dict[str, float]:
