@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import chain
@@ -43,6 +43,8 @@ class Column:
     """Whether values are pairs (low, high); the CSV file has a column for each."""
     shown: bool = True
     """False for a column of the CSV file only."""
+    of: Callable[[Any], Any] | None = None
+    """The value of an item; by default, its attribute named `key`."""
 
     def order(self, value: Any) -> float | None:
         """The number that a cell is sorted by, if there is one."""
@@ -104,6 +106,22 @@ class Table:
         """A table of texts; the first column and those of `left` are aligned left."""
         kinds = [Column(name, name, text=not at or name in left) for at, name in enumerate(columns)]
         return cls("", caption, kinds, rows, notes=notes)
+
+    @classmethod
+    def over(
+        cls,
+        ident: str,
+        caption: str,
+        columns: Sequence[Column],
+        items: Iterable[Any],
+        head: int = 0,
+    ) -> Self:
+        """A table with a row for each item."""
+        rows = [
+            [column.of(each) if column.of else getattr(each, column.key) for column in columns]
+            for each in items
+        ]
+        return cls(ident, caption, columns, rows, head)
 
     @property
     def shown(self) -> list[tuple[int, Column]]:

@@ -176,3 +176,8 @@ class Headline:
     steps_note: str = ""
     remarks: Sequence[str] = ()
     tiles: Sequence[Tile] = ()
+
+
+def millions(value: float | None) -> float | None:
+    """A number of parameters as tables have it."""
+    return None if value is None else value / 1e6

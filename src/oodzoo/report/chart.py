@@ -108,6 +108,24 @@ class Drawing:
             inner, self._parts = self._parts, outer
             self._parts.append(_element("g", Markup("").join(inner), {"class": kind}))
 
+    @contextmanager
+    def row(self, y: float, height: float) -> Iterator[None]:
+        """Group what is drawn of a row of the chart; it is marked under the pointer."""
+        with self.group("row"):
+            self.rect(0, y, self.width, height, "band")
+            yield
+
+    def upright(self, x: float, y: float, name: str, room: float, size: float) -> None:
+        """The name of a column, from its middle upwards."""
+        place, style = (
+            f"translate({x + 4:.1f} {y:.1f}) rotate(-90)",
+            f"font-size:{min(11, size):.1f}px",
+        )
+        self.name(0, 0, name, room, "tick", size=11, transform=place, style=style)
+
+    def curve(self, points: Sequence[tuple[float, float]], kind: str) -> None:
+        self.path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), f"curve {kind}")
+
     def place(self, other: Drawing, x: float, y: float) -> None:
         """Draw another image, with its upper left at this point."""
         place: dict[str, object] = {"transform": f"translate({_rounded(x)} {_rounded(y)})"}
@@ -148,6 +166,8 @@ def _rounded(value: object) -> object:
 
 MOST_ROWS = 30
 """Charts with a row per model show at most this many; their tables list all."""
+
+FIRST_ONES = f"The chart shows the first {MOST_ROWS} models; the table lists all."
 
 
 @dataclass(frozen=True)
@@ -213,6 +233,13 @@ class Size:
 
     width: float
     narrow: bool
+
+    def pieces(
+        self, top: float, height: float, rows: int, above: float = 21, below: float = 3
+    ) -> list[tuple[float, float]]:
+        """Where grid lines are drawn: between the names, which narrow charts have in the rows."""
+        starts = [top + height * at for at in range(rows if self.narrow else 0)]
+        return [(start + above, start + height - below) for start in starts]
 
 
 WIDE = Size(960, narrow=False)

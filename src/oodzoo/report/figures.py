@@ -20,7 +20,7 @@ from oodzoo.report.blocks import Block, Chooser, Figure, Key
 from oodzoo.report.chart import WIDE, Drawing, mark, text_width
 from oodzoo.report.combination import comparison_figure
 from oodzoo.report.page import resource, sections_of
-from oodzoo.report.ranking import ranking_figure
+from oodzoo.report.ranking_section import ranking_figure
 from oodzoo.report.scores import scatters, scores_figure
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from oodzoo.report.blocks import Headline, Section
 from oodzoo.report.combination import combination_section
 from oodzoo.report.data import data_section, leaks_section, provenance_section, race_section
 from oodzoo.report.diagnosis import diagnosis_section
-from oodzoo.report.domains import domains_section
 from oodzoo.report.headline import headline
-from oodzoo.report.ranking import layers_section, networks, ranking_section
+from oodzoo.report.ranking_section import domains_section, layers_section, networks, ranking_section
 from oodzoo.report.recommendation import advice_section
 from oodzoo.report.record import Run, image_files, read_run
 from oodzoo.report.scores import scores_section, selection_section
