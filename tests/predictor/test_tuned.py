@@ -20,12 +20,14 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.source import StoreSource
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.predictor.tuned import (
+from oodzoo.predictor.tuning import (
     extract_models,
     fit_tuned_pool,
+    model_to_tune,
+    open_to_tune,
+    readable_to_tune,
     tuned_model,
 )
-from oodzoo.predictor.tuning import model_to_tune, open_to_tune, readable_to_tune
 from oodzoo.tuning.choice import CANDIDATES, Choice
 from oodzoo.tuning.tuner import Tuned
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing, TextPreprocessing

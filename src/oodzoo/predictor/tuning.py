@@ -14,179 +14,39 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from oodzoo.combining.final import FinalHead, fit_pool
+from oodzoo.combining.pool import predict_with_heads
+from oodzoo.combining.predictions import SHARES, Head, HeadPredictions
 from oodzoo.core.backend import require_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Progress, Stage
-from oodzoo.core.io import locked
+from oodzoo.core.io import explaining_disk_errors, locked
 from oodzoo.core.text import count, did_you_mean, duration
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.columns import Columns
+from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.source import StoreSource
+from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import PredictorModel, file_digests, remove_at_exit
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor, load
-from oodzoo.predictor.tuned import (
-    extract_models,
-    fit_tuned_pool,
-    require_left_out,
-    tuned_model,
-    tuned_name,
-)
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tuning.choice import CANDIDATES, str_of
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner
 from oodzoo.tuning.network import import_torch
 from oodzoo.tuning.problem import TuneSettings, opened, require_images_to_hold_out
 from oodzoo.tuning.tuner import Tuned, Tuner
+from oodzoo.zoo import ModelSpec
+from oodzoo.zoo.onnx_model import fingerprint
+from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.sources import load_trainable
-
-
-def model_to_tune(predictor: Predictor, name: str | None) -> PredictorModel:
-    """Find the model to fine-tune: the named one, or the best one of the predictor.
-
-    The best one has the largest weight in a pool, then the highest score of the ranking.
-    """
-    if predictor.features_only:
-        raise InputError(
-            "the models of the predictor have features only; fine-tuning needs models that can be "
-            f"loaded, got {', '.join(model.name for model in predictor.models)}"
-        )
-    if predictor.modality == "text":
-        raise InputError(
-            "the models of the predictor take texts; only models of images can be fine-tuned"
-        )
-    models = {model.name: model for model in predictor.loadable_models}
-    if name is not None:
-        if name not in models:
-            hint = did_you_mean(name, models) or f"it has {', '.join(models)}"
-            raise InputError(f"the predictor has no model {name!r}; {hint}")
-        return models[name]
-    provenance = predictor.provenance
-
-    def merit(model: PredictorModel) -> tuple[float, float]:
-        return (
-            provenance.pool.get(model.name, 0.0),
-            provenance.scores.get(model.name, float("-inf")),
-        )
-
-    return max(models.values(), key=merit)
-
-
-def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
-    """Open the data, without reading the images, and check that the predictor is for them."""
-    is_open = isinstance(data, ImageDomains)
-    found: ImageDomains = data if is_open else ImageDomains(data, task=predictor.task.kind)
-    if found.modality != "image":
-        raise InputError(f"{found.name!r} has {found.modality}s; the predictor takes images")
-    _require_same_task(found, predictor)
-    _require_images_to_hold_out(found)  # here, and again without those that cannot be read
-    return found
-
-
-def readable_to_tune(
-    data: ImageDomains, predictor: Predictor, progress: Progress | None = None
-) -> ImageDomains:
-    """Read all images; those that cannot be read are left out, with a warning.
-
-    Warns if they are not the images and labels that the predictor was trained on. Raises an
-    InputError if a model of the predictor was fine-tuned on one of their domains: it would predict
-    that domain too well when it is left out.
-    """
-    found = _readable(data, progress)
-    _require_not_tuned(predictor, found.domains)
-    if different := _difference(predictor.provenance, found):
-        warnings.warn(
-            f"{found.name!r} is not the data that the predictor was trained on: {different}; its "
-            "models were chosen on other data",
-            stacklevel=3,
-        )
-    return found
-
-
-def hashed_images_of(data: ImageDomains) -> str:
-    """The images and labels of a data set that can be read, for the provenance."""
-    pairs = zip(data.digests, data.samples, strict=True)
-    return hashed_images((image, sample.label) for image, sample in pairs if image is not None)
-
-
-def _difference(provenance: Provenance, data: ImageDomains) -> str:
-    """How many images are missing, added or labelled differently; empty if none is."""
-    trained = provenance.hashed_labels()
-    given = replace(provenance, images=hashed_images_of(data)).hashed_labels()
-    relabelled = [image for image in trained.keys() & given if trained[image] != given[image]]
-    parts = {
-        "missing": len(trained.keys() - given),
-        "added": len(given.keys() - trained),
-        "labelled differently": len(relabelled),
-    }
-    return ", ".join(f"{count(n, 'image')} {what}" for what, n in parts.items() if n)
-
-
-def _require_not_tuned(predictor: Predictor, domains: Sequence[str]) -> None:
-    name = (predictor.provenance.tuning or {}).get("tuned")
-    seen = [domain for domain in domains if domain in predictor.provenance.domains]
-    if seen and name in [model.name for model in predictor.models]:
-        raise InputError(
-            f"model {name!r} of the predictor was fine-tuned on the domain {seen[0]!r}, so that "
-            "leaving it out says nothing about the model; tune the predictor from before instead, "
-            "with other settings"
-        )
-
-
-def _require_same_task(data: ImageDomains, predictor: Predictor) -> None:
-    kind = predictor.task.kind
-    if data.task.kind != kind:
-        raise InputError(
-            f"{data.name!r} has labels for {data.task.kind!r}, but the predictor is for {kind!r}"
-        )
-    known = [str(label) for label in predictor.classes_.tolist()]
-    what = {"classification": "class", "regression": "number", "multilabel": "label"}[kind]
-    for names, others, text in (
-        (data.classes, known, f"{data.name!r} has the {what} {{}}, which the predictor has not"),
-        (known, data.classes, f"{data.name!r} has no {what} {{}}, which the predictor has"),
-    ):
-        if extra := [name for name in names if name not in others]:
-            more = f" and {count(len(extra) - 1, 'more', 'more')}" if len(extra) > 1 else ""
-            raise InputError(
-                f"{text.format(repr(extra[0]) + more)}; give images of the same "
-                f"{'classes' if what == 'class' else what + 's'}, or fit a new predictor"
-            )
-
-
-def _readable(data: ImageDomains, progress: Progress | None) -> ImageDomains:
-    """The images that can be read, of domains that have any."""
-    unreadable = data.summary(progress).unreadable or {}
-    if unreadable:
-        first, reason = next(iter(unreadable.items()))
-        warnings.warn(
-            f"left out {count(len(unreadable), 'image')} that cannot be read; the first is "
-            f"{first!r}: {reason}",
-            stacklevel=4,
-        )
-        rows = [at for at, each in enumerate(data.samples) if each.path not in unreadable]
-        data = data.only(rows)
-    if len(data.domains) < 2:
-        names = ", ".join(map(repr, data.domains)) or "no domain"
-        raise InputError(
-            f"{data.name!r} has images of one domain, {names}; fine-tuning needs two or more, "
-            "because its settings are chosen by leaving one domain out"
-        )
-    _require_images_to_hold_out(data)
-    return data
-
-
-def _require_images_to_hold_out(data: ImageDomains) -> None:
-    groups: dict[str, list[str | None]] = {domain: [] for domain in data.domains}
-    for sample in data.samples:
-        groups[sample.domain].append(sample.group)
-    for domain, each in groups.items():
-        require_images_to_hold_out(domain, each)
-
 
 CPU_HOURS = 3.0
 """Longest fine-tuning on the CPU, unless a limit is given."""
@@ -194,6 +54,10 @@ CPU_HOURS = 3.0
 LINEAR_HEAD = str_of(CANDIDATES[0])
 """Name of the linear head on the model as it was, among the candidates."""
 
+_OUTPUT = "features"
+"""The output of the ONNX file."""
+_HEAD = "tuned"
+"""The kind of the head of a fine-tuned model, trained together with it."""
 _RUNS, _FEATURES, _LOCK = "runs", "features", ".lock"
 _SETTINGS: dict[str, type[TuneSettings | ErmSettings]] = {
     "lp-ft": TuneSettings,
@@ -263,17 +127,28 @@ def tune(
     require_device(device)
     original = model_to_tune(before, model)
     import_torch()
-    if len(before.models) > 1:
-        require_left_out(chosen.choose_by)
+    by_domain = chosen.choose_by == "leave-one-domain-out"
+    if len(before.models) > 1 and not by_domain:
+        raise InputError(
+            f"choose_by={chosen.choose_by!r} leaves no domain out, but a predictor of several "
+            "models pools them by their predictions of left-out domains; use "
+            "leave-one-domain-out, or fit a predictor of one model"
+        )
     listed = open_to_tune(data, before)
     facts = {"models": [original.name], "domains": list(listed.domains), "images": len(listed)}
     facts |= {"protocol": protocol, **chosen.to_dict()}
     with _work_folder(folder) as work, Stage(listener, "tuning", **facts) as stage:
         images = readable_to_tune(listed, before, stage.progress)
-        _warn_of_two_domains(images, chosen)
+        if len(images.domains) == 2 and by_domain:
+            warnings.warn(
+                f"{images.name!r} has two domains, so that the runs that choose the weights train "
+                "on one domain each; three or more domains make the choice more reliable",
+                stacklevel=2,
+            )
         fresh = not (work / _RUNS).exists()
         with opened(images, original.preprocessing.geometry) as problem:
-            tuner = _tuner(chosen)(
+            protocol_of: Any = Tuner if isinstance(chosen, TuneSettings) else ErmTuner
+            tuner: Tuner | ErmTuner = protocol_of(
                 lambda: load_trainable(original.spec, original.preprocessing),
                 problem,
                 chosen,
@@ -281,27 +156,40 @@ def tune(
                 folder=work / _RUNS,
                 stage=stage,
             )
-            with _removed_if_refused(work, fresh):
+            try:
                 _require_time(tuner, original.name, max_hours)
+            except InputError:
+                if fresh:  # so that the next call may have other settings
+                    remove_checkpoints(work)
+                raise
             if len(before.models) > 1:  # first, because it may fail
                 models = before.loadable_models
                 extract_models(images, models, work / _FEATURES, before.device, stage.events)
             tuned = tuner.tuned()
+        choice, left_out = _choice(tuned)
         record = {
             "model": original.name,
             "tuned": None,
             "weight": None,
             "protocol": protocol,
-            **_choice(tuned),
+            "choice": choice,
+            "left_out": left_out,
             "settings": chosen.to_dict(),
             "seconds": round(tuned.seconds, 3),
             "device": tuner.device,
         }
-        if record["choice"]["name"] == LINEAR_HEAD:  # on the model as it was
-            after = _with_record(before, record)
+        if choice["name"] == LINEAR_HEAD:  # on the model as it was
+            parts = before._parts()
+            parts = replace(parts, provenance=replace(parts.provenance, tuning=record))
+            after = Predictor(**vars(parts), **before.get_params())
         else:
             after = _assembled(before, original, images, tuned, record, work / _FEATURES, stage)
-        stage.finish(after, _means(after))
+        metrics = {}
+        for what, name in (("linear_head", LINEAR_HEAD), ("tuned", choice["name"])):
+            if name in left_out:
+                mean = sum(left_out[name].values()) / len(left_out[name])
+                metrics[f"{before.task.metric}_of_{what}"] = mean
+        stage.finish(after, metrics)
     return after
 
 
@@ -328,6 +216,136 @@ def tune_settings(protocol: str = "lp-ft", **settings: Any) -> TuneSettings | Er
     elif rates is not None:
         settings["learning_rates"] = tuple(map(float, rates))
     return kind(**settings)
+
+
+# --- the model, and the images it is tuned on --------------------------------------------------
+
+
+def model_to_tune(predictor: Predictor, name: str | None) -> PredictorModel:
+    """Find the model to fine-tune: the named one, or the best one of the predictor.
+
+    The best one has the largest weight in a pool, then the highest score of the ranking.
+    """
+    if predictor.features_only:
+        raise InputError(
+            "the models of the predictor have features only; fine-tuning needs models that can be "
+            f"loaded, got {', '.join(model.name for model in predictor.models)}"
+        )
+    if predictor.modality == "text":
+        raise InputError(
+            "the models of the predictor take texts; only models of images can be fine-tuned"
+        )
+    models = {model.name: model for model in predictor.loadable_models}
+    if name is not None:
+        if name not in models:
+            hint = did_you_mean(name, models) or f"it has {', '.join(models)}"
+            raise InputError(f"the predictor has no model {name!r}; {hint}")
+        return models[name]
+    provenance = predictor.provenance
+
+    def merit(model: PredictorModel) -> tuple[float, float]:
+        return (
+            provenance.pool.get(model.name, 0.0),
+            provenance.scores.get(model.name, float("-inf")),
+        )
+
+    return max(models.values(), key=merit)
+
+
+def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
+    """Open the data, without reading the images, and check that the predictor is for them."""
+    kind = predictor.task.kind
+    is_open = isinstance(data, ImageDomains)
+    found: ImageDomains = data if is_open else ImageDomains(data, task=kind)
+    if found.modality != "image":
+        raise InputError(f"{found.name!r} has {found.modality}s; the predictor takes images")
+    if found.task.kind != kind:
+        raise InputError(
+            f"{found.name!r} has labels for {found.task.kind!r}, but the predictor is for {kind!r}"
+        )
+    known = [str(label) for label in predictor.classes_.tolist()]
+    what = {"classification": "class", "regression": "number", "multilabel": "label"}[kind]
+    for names, others, text in (
+        (found.classes, known, f"{found.name!r} has the {what} {{}}, which the predictor has not"),
+        (known, found.classes, f"{found.name!r} has no {what} {{}}, which the predictor has"),
+    ):
+        if extra := [name for name in names if name not in others]:
+            more = f" and {count(len(extra) - 1, 'more', 'more')}" if len(extra) > 1 else ""
+            raise InputError(
+                f"{text.format(repr(extra[0]) + more)}; give images of the same "
+                f"{'classes' if what == 'class' else what + 's'}, or fit a new predictor"
+            )
+    _require_images_to_hold_out(found)  # here, and again without those that cannot be read
+    return found
+
+
+def readable_to_tune(
+    data: ImageDomains, predictor: Predictor, progress: Progress | None = None
+) -> ImageDomains:
+    """Read all images; those that cannot be read are left out, with a warning.
+
+    Warns if they are not the images and labels that the predictor was trained on. Raises an
+    InputError if a model of the predictor was fine-tuned on one of their domains: it would predict
+    that domain too well when it is left out.
+    """
+    unreadable = data.summary(progress).unreadable or {}
+    if unreadable:
+        first, reason = next(iter(unreadable.items()))
+        warnings.warn(
+            f"left out {count(len(unreadable), 'image')} that cannot be read; the first is "
+            f"{first!r}: {reason}",
+            stacklevel=3,
+        )
+        rows = [at for at, each in enumerate(data.samples) if each.path not in unreadable]
+        data = data.only(rows)
+    if len(data.domains) < 2:
+        names = ", ".join(map(repr, data.domains)) or "no domain"
+        raise InputError(
+            f"{data.name!r} has images of one domain, {names}; fine-tuning needs two or more, "
+            "because its settings are chosen by leaving one domain out"
+        )
+    _require_images_to_hold_out(data)
+    provenance = predictor.provenance
+    tuned = (provenance.tuning or {}).get("tuned")
+    seen = [domain for domain in data.domains if domain in provenance.domains]
+    if seen and tuned in [model.name for model in predictor.models]:
+        raise InputError(
+            f"model {tuned!r} of the predictor was fine-tuned on the domain {seen[0]!r}, so that "
+            "leaving it out says nothing about the model; tune the predictor from before instead, "
+            "with other settings"
+        )
+    trained = provenance.hashed_labels()
+    given = replace(provenance, images=_hashed(data)).hashed_labels()
+    numbers = {
+        "missing": len(trained.keys() - given),
+        "added": len(given.keys() - trained),
+        "labelled differently": sum(trained[i] != given[i] for i in trained.keys() & given),
+    }
+    if any(numbers.values()):
+        texts = (f"{count(n, 'image')} {what}" for what, n in numbers.items() if n)
+        warnings.warn(
+            f"{data.name!r} is not the data that the predictor was trained on: {', '.join(texts)}; "
+            "its models were chosen on other data",
+            stacklevel=3,
+        )
+    return data
+
+
+def _hashed(data: ImageDomains) -> str:
+    """The images and labels of a data set that can be read, for the provenance."""
+    pairs = zip(data.digests, data.samples, strict=True)
+    return hashed_images((image, sample.label) for image, sample in pairs if image is not None)
+
+
+def _require_images_to_hold_out(data: ImageDomains) -> None:
+    groups: dict[str, list[str | None]] = {domain: [] for domain in data.domains}
+    for sample in data.samples:
+        groups[sample.domain].append(sample.group)
+    for domain, each in groups.items():
+        require_images_to_hold_out(domain, each)
+
+
+# --- the work, and what came of it -------------------------------------------------------------
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -371,53 +389,21 @@ def _remove_if_empty(folder: Path) -> None:
             folder.rmdir()
 
 
-@contextlib.contextmanager
-def _removed_if_refused(folder: Path, fresh: bool) -> Iterator[None]:
-    """Remove a folder without finished steps, so that the next call may have other settings."""
-    try:
-        yield
-    except InputError:
-        if fresh:
-            remove_checkpoints(folder)
-        raise
-
-
-def _warn_of_two_domains(images: ImageDomains, settings: TuneSettings | ErmSettings) -> None:
-    if len(images.domains) == 2 and settings.choose_by == "leave-one-domain-out":
-        warnings.warn(
-            f"{images.name!r} has two domains, so that the runs that choose the weights train on "
-            "one domain each; three or more domains make the choice more reliable",
-            stacklevel=3,
-        )
-
-
-def _tuner(settings: TuneSettings | ErmSettings) -> Callable[..., Tuner | ErmTuner]:
-    return Tuner if isinstance(settings, TuneSettings) else ErmTuner
-
-
-def _choice(tuned: Tuned | ErmTuned) -> dict[str, Any]:
+def _choice(tuned: Tuned | ErmTuned) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     """What was chosen, and the metrics of all candidates by domain, for JSON."""
     if isinstance(tuned, ErmTuned):
         record = tuned.record
-        return {
-            "choice": {
-                "name": "erm",
-                "learning_rate": record.hyperparameters.lr,
-                "draw": record.draw,
-                "step": record.step,
-                "hyperparameters": dataclasses.asdict(record.hyperparameters),
-            },
-            "left_out": {"erm": tuned.accuracy},
+        choice = {
+            "name": "erm",
+            "learning_rate": record.hyperparameters.lr,
+            "draw": record.draw,
+            "step": record.step,
+            "hyperparameters": asdict(record.hyperparameters),
         }
-    choice = tuned.choice
-    return {
-        "choice": {
-            "name": str_of(choice.candidate),
-            "learning_rate": choice.learning_rate,
-            **dataclasses.asdict(choice.candidate),
-        },
-        "left_out": choice.metrics,
-    }
+        return choice, {"erm": tuned.accuracy}
+    candidate, rate = tuned.choice.candidate, tuned.choice.learning_rate
+    choice = {"name": str_of(candidate), "learning_rate": rate, **asdict(candidate)}
+    return choice, tuned.choice.metrics
 
 
 def _require_time(tuner: Tuner | ErmTuner, name: str, max_hours: float | None) -> None:
@@ -473,7 +459,7 @@ def _assembled(
             domains=source.domains,
             n_images=len(images),
             data=images.fingerprint,
-            images=hashed_images_of(images),
+            images=_hashed(images),
             scores=before.provenance.scores,
             n_features=len(Columns.all_of(source, source.models)),
             threshold=None,
@@ -489,28 +475,128 @@ def _assembled(
     )
 
 
-def _with_record(predictor: Predictor, record: dict[str, Any]) -> Predictor:
-    """The predictor as it was, with a record of the fine-tuning."""
-    return Predictor(
-        predictor.models,
-        predictor.columns,
-        predictor.classes_.tolist(),
-        predictor.head,
-        predictor.gaussian,
-        dataclasses.replace(predictor.provenance, tuning=record),
-        predictor.adaptive,
-        predictor.left_out,
-        device=predictor.device,
-        batch_size=predictor.batch_size,
+def tuned_model(
+    original: PredictorModel,
+    name: str,
+    write_onnx: Callable[[Path], None],
+    domains: Sequence[str],
+) -> PredictorModel:
+    """Write a fine-tuned network, and describe it as a model of a predictor.
+
+    The file is removed when the process ends.
+
+    Parameters
+    ----------
+    original : PredictorModel
+        The model before: preprocessing, number of features, licence and cost are the same.
+    name : str
+        Name of the fine-tuned model.
+    write_onnx : callable
+        Writes the network to a file, see :class:`oodzoo.zoo.model.Trainable`.
+    domains : sequence of str
+        The domains that it was tuned on.
+    """
+    folder = remove_at_exit(Path(tempfile.mkdtemp(prefix="oodzoo-tuned-")))
+    file = folder / f"{name}.onnx"
+    with explaining_disk_errors(file):
+        write_onnx(file)
+    before, preprocessing = original.spec, original.preprocessing
+    pretraining = before.pretraining or "pre-trained"
+    height, _ = preprocessing.geometry.crop
+    geometry: dict[str, Any] | None = None
+    if preprocessing != square(height, preprocessing.mean, preprocessing.std):
+        fields = asdict(preprocessing.geometry)
+        geometry = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+    spec = ModelSpec(
+        name=name,
+        source=f"onnx/{file.name}",
+        input_size=height if geometry is None else None,
+        mean=preprocessing.mean,
+        std=preprocessing.std,
+        geometry=geometry,
+        features=_OUTPUT,
+        feature_dim=original.feature_dim,
+        parameters=original.parameters,
+        pretraining=f"{pretraining}, fine-tuned on {', '.join(domains)}",
+        architecture=before.architecture,
+        licence=before.licence,
+        origin=before.origin,
+        folder=folder,
+    )
+    digests = list(file_digests(spec).values())
+    return replace(
+        original,
+        spec=replace(spec, sha256=digests[0]),
+        precision="float32",
+        fingerprint=fingerprint(digests, [_OUTPUT]),
+        files={},
     )
 
 
-def _means(predictor: Predictor) -> dict[str, float]:
-    """Mean over the domains of the metric of the linear head, and of what was chosen."""
-    record = predictor.provenance.tuning or {}
-    metric, left_out = predictor.task.metric, record["left_out"]
-    return {
-        f"{metric}_of_{what}": sum(left_out[name].values()) / len(left_out[name])
-        for what, name in (("linear_head", LINEAR_HEAD), ("tuned", record["choice"]["name"]))
-        if name in left_out
-    }
+def tuned_name(name: str, taken: Collection[str]) -> str:
+    """Name a fine-tuned model; a tuned layer is not a layer of the network that it comes from.
+
+    Examples
+    --------
+    >>> tuned_name("vit", ["vit", "resnet"]), tuned_name("vit", ["vit", "vit-tuned"])
+    ('vit-tuned', 'vit-tuned-2')
+    >>> tuned_name("vit@blocks.8", [])
+    'vit-blocks.8-tuned'
+    """
+    first = f"{name.replace('@', '-')}-tuned"
+    found, number = first, 1
+    while found in taken:
+        number += 1
+        found = f"{first}-{number}"
+    return found
+
+
+def extract_models(
+    images: ImageDomains,
+    models: Sequence[PredictorModel],
+    folder: Path,
+    device: str,
+    listener: Listeners,
+) -> FeatureStore:
+    """Extract the features of models of a predictor into a store; those that it has are kept."""
+    for precision in sorted({model.precision for model in models}):
+        specs = [model.spec for model in models if model.precision == precision]
+        config = ExtractionConfig(device=device, precision=precision)
+        _, extraction = run_extraction(images, specs, folder, config, listener=listener)
+        for name, reason in extraction.failed.items():
+            context = "" if reason.startswith("model ") else f"model {name!r}: "
+            raise InputError(f"{context}{reason}")
+    return FeatureStore(folder)
+
+
+def fit_tuned_pool(
+    source: StoreSource, images: ImageDomains, name: str, tuned: Tuned | ErmTuned
+) -> FinalHead:
+    """Choose a pool among all heads of the other models and that of the tuned one.
+
+    Parameters
+    ----------
+    source : StoreSource
+        Features of all models.
+    images : ImageDomains
+        The images that the model was tuned on, in the order of its outputs.
+    name : str
+        Name of the tuned model in the source.
+    tuned : Tuned or ErmTuned
+    """
+    others = StoreSource(source.store, [model for model in source.models if model != name])
+    heads = predict_with_heads(others)[None]
+    head = Head(name, _HEAD, SHARES[-1])
+    pooled = outputs_of(source.task.kind).pooled  # of a single head, it normalises
+    outputs = []
+    for domain in source.domains:
+        paths = [sample.path for sample in images.samples if sample.domain == domain]
+        positions = {path: at for at, path in enumerate(paths)}
+        rows = [positions[path] for path in source.store.paths(domain)]
+        outputs.append(pooled(tuned.left_out[domain][rows][None], [1.0]))
+    heads = replace(
+        heads,
+        candidates=heads.candidates | {head: HeadPredictions(0, outputs)},
+        milliseconds=heads.milliseconds | {name: source.facts(name).milliseconds},
+    )
+    return fit_pool(source, heads, given={head: tuned.head})
