@@ -25,7 +25,7 @@ import onnxruntime
 from joblib import Parallel, cpu_count, delayed
 
 from oodzoo.core.backend import default_batch_size
-from oodzoo.data import images
+from oodzoo.data import pixels
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile
 from oodzoo.extraction.config import ExtractionConfig
@@ -46,7 +46,7 @@ def decode_floor(data: ImageDomains) -> float:
     """Read, decode and resize every image once, with all threads."""
 
     def one(file: ImageFile) -> None:
-        images.read(file).resize((224, 224))
+        pixels.read(file).resize((224, 224))
 
     files = list(data.files)
     pool = Parallel(n_jobs=cpu_count(), prefer="threads")

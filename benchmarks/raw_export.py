@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import oodzoo
-from oodzoo.data.images import decode
+from oodzoo.data.pixels import decode
 from oodzoo.predictor.export import input_names, open_session
 from oodzoo.predictor.filing import image_files
 from oodzoo.predictor.resizing import IMAGE, build_resizing

@@ -36,8 +36,8 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 import oodzoo
-from oodzoo.data import contents, files
-from oodzoo.data.contents import REMOTE_READERS
+from oodzoo.data import files, listing
+from oodzoo.data.listing import REMOTE_READERS
 from oodzoo.demo.digits import write_digits
 from oodzoo.extraction import forward
 from oodzoo.extraction.config import ExtractionConfig
@@ -85,7 +85,7 @@ def busy_times() -> Iterator[list[tuple[float, float]]]:
                     times.append((start, time.perf_counter()))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contents, "reading", reading)
+        patch.setattr(listing, "reading", reading)
         patch.setattr(forward, "reading", reading)
         yield times
 

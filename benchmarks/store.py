@@ -41,7 +41,7 @@ from oodzoo.extraction.importing import import_features
 from oodzoo.store import shards
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import ModelRecord, file_name, model_folder
-from oodzoo.store.table import SHARD_ROWS, SampleTable
+from oodzoo.store.table import SHARD_ROWS, SampleTable, images_digest
 from oodzoo.store.writer import writing
 from oodzoo.zoo.callable import model_from_callable
 from oodzoo.zoo.preprocessing import square
@@ -213,7 +213,7 @@ def write_models(store: Path, table: SampleTable, n_models: int) -> None:
             file = shards.ShardFile(
                 file_name(shard, "features", sha256), sha256, shards.checksum(content)
             )
-            digest = shards.images_digest(images)
+            digest = images_digest(images)
             finished = shards.Shard(shard, file, model=identity, images=digest).content
             for name in names:
                 target = model_folder(store, name)

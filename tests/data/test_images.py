@@ -18,9 +18,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from oodzoo.core.errors import InputError
-from oodzoo.data import images
 from oodzoo.data.files import UnreadableImageError
-from oodzoo.data.images import ImageFacts, as_rgb, decode, examine, read
+from oodzoo.data.pixels import ImageFacts, as_rgb, decode, examine, read
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 DEEP = np.array([[0, 257, 32768, 65535]], dtype=np.uint16)
@@ -248,7 +247,7 @@ def test_transparency_and_16_bits_do_not_depend_on_strips(monkeypatch: pytest.Mo
     deep = pixels[..., 0].astype(np.uint16) * 257
     contents = [encoded(Image.fromarray(each), "PNG") for each in (pixels, pixels[..., :3], deep)]
     whole = [decode(content).tobytes() for content in (*contents, noise("GIF"))]
-    monkeypatch.setattr(images, "_STRIP", 100)
+    monkeypatch.setattr("oodzoo.data.pixels._STRIP", 100)
     assert [decode(content).tobytes() for content in (*contents, noise("GIF"))] == whole
 
 
@@ -270,12 +269,12 @@ def test_jpeg_beyond_the_limit_is_decoded_at_a_reduced_size(
 
 LITTLE_MEMORY = """
 import resource, sys
-from oodzoo.data import files, images
+from oodzoo.data import files, pixels
 small, large, padded = sys.argv[1:]
-images.decode(open(small, "rb").read())
+pixels.decode(open(small, "rb").read())
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 23)
 resource.setrlimit(resource.RLIMIT_AS, (size, size))
-for function, path in ((images.read, large), (files.read_bytes, padded)):
+for function, path in ((pixels.read, large), (files.read_bytes, padded)):
     try:
         function(path)
     except files.UnreadableImageError as error:

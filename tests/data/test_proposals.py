@@ -26,7 +26,7 @@ from oodzoo.data.proposals import (
     propose_for,
     read_dates,
 )
-from oodzoo.data.sources.columns import as_texts, read_metadata
+from oodzoo.data.sources.column_roles import as_texts, read_metadata
 from oodzoo.tasks import CLASSIFICATION, Task
 
 LABELS = [(label,) for label in "abc" * 40]

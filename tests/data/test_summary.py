@@ -18,8 +18,15 @@ from tests.sources.kinds import write_mixed
 import oodzoo
 from oodzoo.core.tables import html_text
 from oodzoo.data.listing import Sample
-from oodzoo.data.summary import label_shift, shift_of_labels
-from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent, overlap, spreads
+from oodzoo.data.summary import (
+    ClassCount,
+    DomainSummary,
+    Extent,
+    label_shift,
+    overlap,
+    shift_of_labels,
+    spreads,
+)
 from oodzoo.tasks import Task
 
 tables = st.tuples(st.integers(2, 5), st.integers(2, 6)).flatmap(

@@ -11,8 +11,8 @@ from PIL import Image
 
 from oodzoo import ImageDomains
 from oodzoo.data import issues
+from oodzoo.data.issues import Spread
 from oodzoo.data.listing import Issue, Sample
-from oodzoo.data.summary_rows import Spread
 
 SAMPLES = [
     Sample("day/cat/1", "day", "cat"),

@@ -18,7 +18,7 @@ from PIL import Image
 
 import oodzoo
 from oodzoo.core.packages import import_torchvision, torchvision_installed
-from oodzoo.data.images import decode
+from oodzoo.data.pixels import decode
 
 
 class Given(NamedTuple):

@@ -18,9 +18,9 @@ from tests.sources.kinds import write_parquet, write_tar
 
 from oodzoo import ImageDomains, InputError
 from oodzoo.core.remote.location import Url
-from oodzoo.data.files import read_bytes, read_cell
+from oodzoo.data.files import expand_braces, find_containers, read_bytes, read_cell, read_each
 from oodzoo.data.sources import parquet
-from oodzoo.data.sources.containers import expand_braces, find_containers, read_each
+from oodzoo.data.sources.base import SourceOptions
 from oodzoo.data.sources.tar import Member, list_members, list_tars
 from oodzoo.tasks import CLASSIFICATION, Task
 
@@ -170,7 +170,7 @@ def test_members_and_fields(
         members[name] = value if isinstance(value, bytes) else json.dumps(value).encode()
     kind: Any = columns if isinstance(columns, str) else None
     path = write_tar(tmp_path / "one.tar", members)
-    listing = list_tars(path, None if kind else columns, kind)
+    listing = list_tars(path, SourceOptions(columns=None if kind else columns, task=kind))
     (sample,), (file,) = listing.samples, listing.files
     assert (sample[1:], file.read(), listing.task) == (expected, b"image", task)
     assert sample.path == f"a/key.{'seg.png' if 'image' in (columns or {}) else 'png'}"
@@ -185,11 +185,11 @@ def test_archives_are_fetched_once_by_many_threads_if_the_cache_can_hold_them(
     s3.put("p.tar", write_tar(tmp_path / "p.tar", webdataset_members(photos)).read_bytes())
     monkeypatch.setenv("OODZOO_CACHE_SIZE", "5K")
     with pytest.raises(InputError, match=r"in 1 file, and the cache holds .*OODZOO_CACHE_SIZE"):
-        list_tars(Url(f"{s3.url}/p.tar"), None)
+        list_tars(Url(f"{s3.url}/p.tar"), SourceOptions())
     lines = [r.line for r in s3.proxy.requests]
     assert not [line for line in lines if line.startswith("GET /") and "p.tar" in line]
     monkeypatch.delenv("OODZOO_CACHE_SIZE")
-    listing = list_tars(Url(f"{s3.url}/p.tar"), None)
+    listing = list_tars(Url(f"{s3.url}/p.tar"), SourceOptions())
     monkeypatch.setenv("OODZOO_CACHE", str(tmp_path / "empty"))
     s3.proxy.forget()
     s3.proxy.slow(r"p\.tar", seconds=0.3)

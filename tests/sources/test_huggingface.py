@@ -19,7 +19,7 @@ from tests.sources.kinds import TABLES, columns_of, torchvision
 
 from oodzoo import ImageDomains, InputError
 from oodzoo.data.files import LocalFile
-from oodzoo.data.images import decode
+from oodzoo.data.pixels import decode
 from oodzoo.data.sources.huggingface import ImageColumn
 
 datasets = pytest.importorskip("datasets")

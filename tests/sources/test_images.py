@@ -22,7 +22,7 @@ from tests.sources.kinds import (
 
 from oodzoo import ImageDomains, extract
 from oodzoo.core.errors import NoDomainsError
-from oodzoo.data.images import decode
+from oodzoo.data.pixels import decode
 from oodzoo.tasks import Task
 
 ALL = {**WITH_FILES, **VARIANTS, **DECODED}

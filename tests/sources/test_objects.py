@@ -20,8 +20,8 @@ from tests.sources.kinds import torchvision
 
 from oodzoo import ImageDomains, InputError
 from oodzoo.data.files import UnreadableImageError
-from oodzoo.data.images import as_rgb, decode
-from oodzoo.data.sources.containers import image_bytes, require_image
+from oodzoo.data.pixels import as_rgb, decode
+from oodzoo.data.sources.sequences import image_bytes, require_image
 
 ROLES: dict[str, Any] = {"labels": [0, 1, 0, 1], "domains": ["day", "day", "night", "night"]}
 EIGHT: dict[str, Any] = {"labels": [0, 1] * 4, "domains": ["day"] * 4 + ["night"] * 4}

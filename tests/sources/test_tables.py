@@ -15,8 +15,8 @@ from oodzoo import ImageDomains, InputError
 from oodzoo.core.remote.location import Url
 from oodzoo.data.files import RemoteImage
 from oodzoo.data.listing import Listing
-from oodzoo.data.sources.rows import list_columns
-from oodzoo.data.sources.table import list_table, read_texts
+from oodzoo.data.sources.base import SourceOptions, list_columns
+from oodzoo.data.sources.csv_table import list_csv, read_texts
 
 HEADER = "path,domain,label\n"
 ROWS = "day/cat/1.png,day,cat\nnight/dog/1.png,night,dog\n"
@@ -65,7 +65,7 @@ def test_remote_root_is_listed_once(photos: Path, s3: Bucket) -> None:
         opened(photos, f"{HEADER}{ROWS}day/cat/9.png,day,cat\n", root=url)
     assert str(caught.value).endswith(f"line 4: no such file in {url!r}: 'day/cat/9.png'")
     with pytest.raises(InputError, match=r"^no such file: 's3://bucket-\d+/table.csv'$"):
-        list_table(Url(f"{s3.url}/table.csv"), None)
+        list_csv(Url(f"{s3.url}/table.csv"), SourceOptions())
 
 
 def listed(

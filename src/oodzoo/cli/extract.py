@@ -394,7 +394,7 @@ def import_(
 ) -> None:
     """Import features computed elsewhere into a feature store."""
     from oodzoo.data.listing import counted_outputs
-    from oodzoo.data.sources.columns import parse_columns
+    from oodzoo.data.sources.column_roles import parse_columns
     from oodzoo.extraction.importing import import_features
 
     mapping = None if columns is None else parse_columns(columns)

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from oodzoo.cli.terminal import Terminal
-    from oodzoo.data.contents import ImageFiles
     from oodzoo.data.files import ImageFile
+    from oodzoo.data.listing import ImageFiles
     from oodzoo.zoo import ModelSpec
     from oodzoo.zoo.listing import ListedModel
 

@@ -260,7 +260,7 @@ def open_data(
 ) -> ImageDomains:
     """Open the data set that DATA, --root, --columns, --domains and --task name."""
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.data.sources.columns import parse_columns
+    from oodzoo.data.sources.column_roles import parse_columns
 
     if domains is not None:
         require_request(domains)

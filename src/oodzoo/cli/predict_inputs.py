@@ -287,7 +287,7 @@ def _have_features_only(given: Sequence[str]) -> bool:
 def _read_texts(given: Sequence[str], column: str) -> Batch:
     """Texts, and a name of each."""
     from oodzoo.core.errors import InputError
-    from oodzoo.data.sources.table import read_texts
+    from oodzoo.data.sources.csv_table import read_texts
 
     if len(given) > 1 or not _are_tables(given):
         raise InputError(

@@ -172,7 +172,7 @@ def sync(
     ] = False,
 ) -> None:
     """Adopt removed, moved and relabelled images, without extracting again."""
-    from oodzoo.data.sources.columns import parse_columns
+    from oodzoo.data.sources.column_roles import parse_columns
     from oodzoo.extraction.extract import open_unlabelled
     from oodzoo.store.sync import sync_store
 

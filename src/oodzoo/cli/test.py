@@ -76,7 +76,7 @@ def assess(
 ) -> None:
     """Test a predictor on labelled data: what it gets right and wrong, and what was expected."""
     from oodzoo.core.events import Events
-    from oodzoo.data.sources.columns import parse_columns
+    from oodzoo.data.sources.column_roles import parse_columns
     from oodzoo.predictor import load
     from oodzoo.predictor.assessment import test
     from oodzoo.report.assessment_page import write_test_report

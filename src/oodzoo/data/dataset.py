@@ -13,7 +13,6 @@ from typing import Any, Literal
 from oodzoo.core.errors import InputError, NoDomainsError
 from oodzoo.core.events import Progress
 from oodzoo.core.text import count
-from oodzoo.data.contents import ImageFiles, inspect_images
 from oodzoo.data.files import ImageFile, modality_of, read_bytes
 from oodzoo.data.issues import (
     also_unlabelled,
@@ -23,6 +22,7 @@ from oodzoo.data.issues import (
     similar_classes,
 )
 from oodzoo.data.listing import (
+    ImageFiles,
     Issue,
     Sample,
     counted_outputs,
@@ -31,11 +31,11 @@ from oodzoo.data.listing import (
     task_line,
 )
 from oodzoo.data.proposals import Candidate, is_request, propose_for
-from oodzoo.data.sources.base import Options, require_each
-from oodzoo.data.sources.choice import open_source
+from oodzoo.data.sources import open_source
+from oodzoo.data.sources.base import SourceOptions
 from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.data.sources.targets import require_varied
-from oodzoo.data.summary import Summary, summarise
+from oodzoo.data.summary import Summary, inspect_images, summarise
 from oodzoo.tasks import require_kind
 
 
@@ -130,8 +130,7 @@ class ImageDomains(ImageFiles):
         kind = None if task is None else require_kind(task)
         request = domains if isinstance(domains, str) and is_request(domains) else None
         given = domains if request is None else None
-        options = Options(root, columns, labels, given, groups, request is not None, kind)
-        require_each(options)
+        options = SourceOptions(root, columns, labels, given, groups, request is not None, kind)
         listing = open_source(source, options)
         self.domains_proposed: str | None = None
         self.proposals: tuple[Candidate, ...] = ()

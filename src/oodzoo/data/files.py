@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
@@ -17,11 +21,11 @@ import msgspec
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
-from oodzoo.core.remote.cache import cached_file
+from oodzoo.core.remote.cache import SIZE, cache_size, cached_file
 from oodzoo.core.remote.location import Url
-from oodzoo.core.remote.objects import RemoteFile, find_file
-from oodzoo.core.text import one_line
-from oodzoo.core.threads import Budget
+from oodzoo.core.remote.objects import RemoteFile, find_file, list_files
+from oodzoo.core.text import count, one_line
+from oodzoo.core.threads import Budget, Prefetch
 
 MAX_GROUP_BYTES = 1 << 30
 """Most bytes of images in one row group, and of the row groups that are kept together."""
@@ -460,3 +464,148 @@ def _reserve(size: int, reserved: ExitStack) -> None:
     if size > MAX_FILE_BYTES:
         raise UnreadableImageError(f"the file has {size:,} bytes; the limit is {MAX_FILE_BYTES:,}")
     reserved.enter_context(_BYTES.reserve(size))
+
+
+# --- files that contain many images, as paths, URLs and patterns name them ------------------------
+
+_MOST = 100_000
+_FETCHED_TOGETHER = 4
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"([0-9]{1,18})\.\.([0-9]{1,18})")
+_SIGNS = frozenset("*?[")
+
+
+def find_containers(location: Path | Url, suffixes: tuple[str, ...]) -> list[Container]:
+    """Find the files that a path or URL means, sorted.
+
+    It is one file, a folder of files with one of the suffixes, or a pattern with `*`, `?`, `[…]`,
+    `{000..012}` or `{day,night}`.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or remote files do not fit into the cache.
+    """
+    if isinstance(location, Url):
+        files = _remote(location, suffixes)
+        _require_room(files, str(location))
+        return [RemoteImage(file) for file in files]
+    return [LocalFile(str(path)) for path in _local(location, suffixes)]
+
+
+def read_each(function: Callable[[Container], T], files: Sequence[Container]) -> Iterator[T]:
+    """Call a function with each file; several remote files are fetched at the same time."""
+    threads = _FETCHED_TOGETHER if any(file.remote for file in files) else 1
+    return Prefetch(function, [(file,) for file in files], n_threads=threads, ahead=2 * threads)
+
+
+def expand_braces(pattern: str) -> list[str]:
+    """List the names that a pattern with braces means.
+
+    Examples
+    --------
+    >>> expand_braces("{day,night}-{08..10}.tar")[:4]
+    ['day-08.tar', 'day-09.tar', 'day-10.tar', 'night-08.tar']
+    """
+    names = list(islice(_expanded(pattern), _MOST + 1))
+    if not names or len(names) > _MOST:
+        n = f"more than {count(_MOST, 'file')}" if names else "no file"
+        raise InputError(f"the braces in {pattern!r} mean {n}")
+    return names
+
+
+def _expanded(pattern: str) -> Iterator[str]:
+    for found in _BRACES.finditer(pattern):
+        numbers = _RANGE.fullmatch(found[1])
+        choices: Iterator[str] | list[str] | None = None
+        if numbers:
+            width = len(numbers[1])
+            choices = (f"{n:0{width}}" for n in range(int(numbers[1]), int(numbers[2]) + 1))
+        elif "," in found[1]:
+            choices = found[1].split(",")
+        if choices is not None:
+            before, after = pattern[: found.start()], pattern[found.end() :]
+            for choice in choices:
+                yield from _expanded(before + choice + after)
+            return
+    yield pattern
+
+
+def _local(location: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    if location.is_dir():
+        names = [path.name for path in location.iterdir()]
+        return [location / name for name in _of_folder(names, suffixes, str(location))]
+    if location.exists():
+        return [location]
+    paths: dict[str, None] = {}
+    for pattern in expand_braces(str(location)):
+        # Path.glob takes no absolute pattern
+        found = sorted(glob.glob(pattern)) if _SIGNS & set(pattern) else []  # noqa: PTH207
+        if not found and not Path(pattern).is_file():
+            raise _nothing(pattern, str(location))
+        paths |= dict.fromkeys(found or [pattern])
+    return [Path(path) for path in paths]
+
+
+def _remote(location: Url, suffixes: tuple[str, ...]) -> list[RemoteFile]:
+    names = [Url(text) for text in expand_braces(str(location))]
+    if not location.name.lower().endswith(suffixes):
+        here = {
+            Url(file.url).name: file for file in list_files(location) if _parent(file) == location
+        }
+        return [here[name] for name in _of_folder(here, suffixes, str(location))]
+    plain = [(url,) for url in names if not _SIGNS & set(str(url))]
+    single = dict(zip(plain, Prefetch(find_file, plain, n_threads=16), strict=True))
+    files: dict[RemoteFile, None] = {}
+    for url in names:
+        one = single.get((url,))
+        found = [one] if one else _matching(url)
+        if not found:
+            raise _nothing(str(url), str(location))
+        files |= dict.fromkeys(found)
+    return list(files)
+
+
+def _matching(pattern: Url) -> list[RemoteFile]:
+    """List the remote files whose URLs match a pattern part by part."""
+    parts = str(pattern).split("/")
+    first = next((n for n, part in enumerate(parts) if _SIGNS & set(part)), None)
+    if first is None:
+        return []
+    found = []
+    for file in list_files(Url("/".join(parts[:first]))):
+        names = file.url.split("/")
+        hidden = any(name.startswith(".") for name in names[first:])
+        if len(names) == len(parts) and all(map(fnmatchcase, names, parts)) and not hidden:
+            found.append(file)
+    return found
+
+
+def _parent(file: RemoteFile) -> Url:
+    return Url(file.url).parent
+
+
+def _of_folder(
+    names: Sequence[str] | dict[str, RemoteFile], suffixes: tuple[str, ...], folder: str
+) -> list[str]:
+    found = sorted(n for n in names if n.lower().endswith(suffixes) and not n.startswith("."))
+    if not found:
+        raise InputError(f"no {' or '.join(suffixes)} file in {folder!r}")
+    return found
+
+
+def _nothing(name: str, pattern: str) -> InputError:
+    if _SIGNS & set(name):
+        return InputError(f"no file matches {name!r}")
+    return InputError(
+        f"no such file: {name!r}" + (f", which {pattern!r} means" if name != pattern else "")
+    )
+
+
+def _require_room(files: Sequence[RemoteFile], name: str) -> None:
+    total, bound = sum(file.size or 0 for file in files), cache_size()
+    if total > bound:
+        raise InputError(
+            f"{name!r} has {total / 1e9:.1f} GB in {count(len(files), 'file')}, and the cache "
+            f"holds {bound / 1e9:.1f} GB; set {SIZE} to more, such as {total // 10**9 + 1}G"
+        )

@@ -6,11 +6,11 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 from oodzoo.core.text import count
 from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.sources.folder import UnlabelledImages
-from oodzoo.data.summary_rows import Spread
 from oodzoo.tasks import CLASSIFICATION, Task
 
 LARGE_SHIFT = 20.0
@@ -35,6 +35,19 @@ _LISTED = {
     "empty domain": "move its images into class folders, root/domain/class/image",
     "no class": "move them into class folders, root/domain/class/image",
 }
+
+
+class Spread(NamedTuple):
+    """Mean, standard deviation, smallest and largest of the values of a domain, and its overlap.
+
+    The overlap is None for all domains together.
+    """
+
+    mean: float
+    deviation: float
+    smallest: float
+    largest: float
+    overlap: float | None = None
 
 
 def listed(issues: Iterable[Issue]) -> Iterator[Issue]:

@@ -8,16 +8,21 @@ from __future__ import annotations
 import hashlib
 import heapq
 import json
+from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
 from oodzoo.core.errors import InputError
+from oodzoo.core.events.listener import Progress
 from oodzoo.core.text import count, one_line
-from oodzoo.data.files import ImageFile
+from oodzoo.core.threads import Prefetch
+from oodzoo.data.files import ImageFile, TextFile, UnreadableImageError, reading
+from oodzoo.data.pixels import ImageFacts
 from oodzoo.tasks import CLASSIFICATION, Task
 from oodzoo.tasks.kinds import strata
 
@@ -237,3 +242,148 @@ def _sort_key(sample: Sample, seed: int) -> bytes:
     """Hash a sample, or its group if it has one, to a random sort key."""
     unit = sample.group if sample.group is not None else sample.path
     return hashlib.sha256(f"{seed}\0{sample.domain}\0{unit}".encode()).digest()
+
+
+# --- the contents of files, read in threads -------------------------------------------------------
+
+_IMAGES_PER_CALL = 16
+"""Images per call of a thread, to reduce the overhead of dispatching."""
+
+REMOTE_READERS = 32
+"""Threads that read remote images: almost all of them wait for an answer."""
+
+
+READ_AHEAD = 4096
+"""Calls that are waiting or done before their results are taken: a slow answer holds up few, and
+those of a large data set do not fill the memory."""
+
+
+class Content(NamedTuple):
+    """What the bytes of an image file show."""
+
+    digest: str | None
+    """SHA-256; None if the file cannot be read."""
+    problem: str | None
+    """Why the file cannot be read or decoded."""
+    n_bytes: int | None = None
+    """Size of the file; None if it cannot be read."""
+    facts: ImageFacts | None = None
+    """What decoding shows; None if the file was not decoded."""
+    is_transient: bool = False
+    """The file cannot be read now; see :class:`~oodzoo.data.files.UnreadableImageError`."""
+
+
+class Hashes(NamedTuple):
+    """SHA-256 of each image file, None if it cannot be read; the reason by path of those."""
+
+    digests: tuple[str | None, ...]
+    unreadable: dict[str, str]
+
+
+class ImageFiles(ABC):
+    """Image files that are hashed once, when a digest is first needed."""
+
+    @abstractmethod
+    def _files(self) -> dict[str, ImageFile]:
+        """Return the image files by path, in order."""
+
+    @property
+    def digests(self) -> tuple[str | None, ...]:
+        """SHA-256 of each image file; None where it cannot be read."""
+        return self._hashes.digests
+
+    @property
+    def files_by_digest(self) -> dict[str, ImageFile]:
+        """The image files that can be read, by SHA-256."""
+        pairs = zip(self.digests, self._files().values(), strict=True)
+        return {digest: file for digest, file in pairs if digest is not None}
+
+    @property
+    def unreadable(self) -> dict[str, str]:
+        """Reason by path of the images whose file could not be read when it was hashed."""
+        return self._hashes.unreadable
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all images have been read, so that their digests are known."""
+        return "_hashes" in self.__dict__
+
+    @property
+    def all_files(self) -> list[ImageFile]:
+        """Where the bytes of each image are."""
+        return list(self._files().values())
+
+    def read_all(self, progress: Progress | None = None) -> None:
+        """Read all images to know their digests; remote ones are then in the local cache.
+
+        Raises
+        ------
+        InputError
+            If a remote image cannot be fetched: it would be missing from all that follows.
+        """
+        files = self._files()
+        contents: dict[str, Content] = {}
+        with closing(read_contents(list(files.values()), progress=progress)) as found:
+            for (path, file), content in zip(files.items(), found, strict=True):
+                if content.is_transient and file.remote is not None:
+                    raise InputError(f"cannot fetch {path!r}: {content.problem}")
+                contents[path] = content
+        self.__dict__["_hashes"] = hashes(contents)
+
+    @cached_property
+    def _hashes(self) -> Hashes:
+        self.read_all()
+        found: Hashes = self.__dict__["_hashes"]
+        return found
+
+
+def hashes(contents: dict[str, Content]) -> Hashes:
+    """Collect the digests of inspected files, and why those without a digest cannot be read."""
+    unreadable = {
+        path: content.problem
+        for path, content in contents.items()
+        if content.digest is None and content.problem is not None
+    }
+    return Hashes(tuple(content.digest for content in contents.values()), unreadable)
+
+
+def inspect(files: Mapping[str, ImageFile]) -> dict[str, Content]:
+    """Hash image files, given by path, and try to decode them."""
+    return dict(zip(files, read_contents(list(files.values()), decode=True), strict=True))
+
+
+def read_contents(
+    files: Sequence[ImageFile], *, decode: bool = False, progress: Progress | None = None
+) -> Generator[Content, None, None]:
+    """Hash image files, and also try to decode them if `decode`; yield their contents in order."""
+    from joblib import cpu_count
+
+    is_remote = any(file.remote for file in files)
+    size = 1 if is_remote else _IMAGES_PER_CALL
+    calls = ((files[at : at + size], decode) for at in range(0, len(files), size))
+    threads = REMOTE_READERS if is_remote else cpu_count()
+    done = 0
+    with closing(Prefetch(_inspect, calls, n_threads=threads, ahead=READ_AHEAD)) as parts:
+        for part in parts:
+            done += len(part)
+            if progress is not None:
+                progress(done, len(files))
+            yield from part
+
+
+def _inspect(files: Sequence[ImageFile], decode: bool) -> list[Content]:
+    return [_content(file, decode) for file in files]
+
+
+def _content(file: ImageFile, decode: bool) -> Content:
+    from oodzoo.data.pixels import examine  # with it Pillow, which rankings do not need
+
+    digest = n_bytes = facts = None
+    try:
+        with reading(file) as content:
+            digest, n_bytes = hashlib.sha256(content).hexdigest(), len(content)
+            if decode and not isinstance(file, TextFile):
+                facts = examine(content)
+    except UnreadableImageError as error:
+        return Content(digest, str(error), n_bytes, is_transient=error.transient)
+    return Content(digest, None, n_bytes, facts)

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, did_you_mean, printable
 from oodzoo.data.listing import Listing
-from oodzoo.data.sources.columns import ONE_DOMAIN
+from oodzoo.data.sources.column_roles import ONE_DOMAIN
 from oodzoo.tasks import Task
 
 MIN_IMAGES = 20

@@ -9,27 +9,35 @@ where :math:`n_{dc}` is the number of images of class c in domain d, and sums ov
 classes are :math:`N_c, n_d, N`. That share of its images would need another class for the mixtures
 to be equal: 0 if they are, 100 if the domain has no class in common with the others. Where images
 can have several labels, it is the mean over the labels of the difference of the shares of images
-that have the label; numbers have none, see :mod:`oodzoo.data.summary_rows`.
+that have the label; numbers have none, see
+:func:`spreads`.
+
+The *overlap* of the numbers of a domain is the share of its values, in percent, between the 5th and
+the 95th percentile of the values of the other domains: about 90 if the domains have the same
+values, 0 if they have none in common.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.core.events import Progress
 from oodzoo.core.packages import optional_package
 from oodzoo.core.tables import Table
-from oodzoo.core.text import count
-from oodzoo.data.contents import Inspection
+from oodzoo.core.text import count, file_size
 from oodzoo.data.files import ImageFile
 from oodzoo.data.issues import (
     SMALL_SIDE,
+    Spread,
     constant_numbers,
     different_mixtures,
     different_ranges,
@@ -44,19 +52,141 @@ from oodzoo.data.issues import (
     small_images,
     unreadable_images,
 )
-from oodzoo.data.listing import Issue, Sample
-from oodzoo.data.summary_rows import (
-    ClassCount,
-    DomainSummary,
-    Extent,
-    Spread,
-    columns_and_rows,
-    spreads,
-)
+from oodzoo.data.listing import Hashes, Issue, Sample, read_contents
 from oodzoo.tasks import CLASSIFICATION, Task
 
 if TYPE_CHECKING:
     import pandas
+
+
+Floats = NDArray[np.float64]
+
+
+def spreads(
+    task: Task, samples: Sequence[Sample], parts: Mapping[str, slice]
+) -> tuple[dict[str, dict[str, Spread]], dict[str, Spread]]:
+    """Return the spread of each number by domain, and in all domains together.
+
+    Parameters
+    ----------
+    task : Task
+    samples : sequence of Sample
+    parts : dict of str to slice
+        The samples of each domain.
+    """
+    values = task.decode([sample.label for sample in samples])
+    by_domain: dict[str, dict[str, Spread]] = {}
+    for domain, part in parts.items():
+        others = np.delete(values, part, axis=0)
+        by_domain[domain] = {
+            name: _spread(values[part, at])._replace(
+                overlap=overlap(values[part, at], others[:, at])
+            )
+            for at, name in enumerate(task.outputs)
+        }
+    return by_domain, {name: _spread(values[:, at]) for at, name in enumerate(task.outputs)}
+
+
+def overlap(values: Floats, others: Floats) -> float | None:
+    """Compute the overlap of a domain with the other domains, in percent; None without others.
+
+    Examples
+    --------
+    >>> overlap(np.array([1.0, 2, 3, 50]), np.arange(11.0))
+    75.0
+    """
+    if not len(others):
+        return None
+    low, high = np.quantile(others, [0.05, 0.95])
+    return 100 * float(((values >= low) & (values <= high)).mean())
+
+
+def _spread(values: Floats) -> Spread:
+    return Spread(
+        float(values.mean()), float(values.std()), float(values.min()), float(values.max())
+    )
+
+
+class ClassCount(NamedTuple):
+    """A class, and its number of images."""
+
+    label: str
+    images: int
+
+
+class Extent(NamedTuple):
+    """Smallest, median and largest of widths or heights, in pixels."""
+
+    smallest: int
+    median: int
+    largest: int
+
+
+@dataclass(frozen=True)
+class DomainSummary:
+    """One domain, or all domains together.
+
+    Attributes
+    ----------
+    domain : str
+        Its name; "all" for the sum of all domains.
+    images : int
+    classes : int
+        Number of classes, or labels, with an image; 0 for numbers.
+    fewest, most : ClassCount or None
+        The classes or labels with the fewest images, at least one, and with the most.
+    label_shift : float or None
+        Distance of its mixture of classes from that of the other domains, in percent (see
+        :mod:`oodzoo.data.summary`); None for all domains together.
+    n_bytes : int or None
+        Size of the files; None if it is not known.
+    unreadable : int or None
+        Images that cannot be read or decoded. This and what follows is None if the images have not
+        been opened.
+    copies : int or None
+        Images that are identical to an earlier one of the same domain.
+    shared : int or None
+        Images that are identical to an image of another domain.
+    width, height : Extent or None
+        In pixels, of the images that can be decoded; None if there is none.
+    greyscale : float or None
+        Share of the images without colour, in percent.
+    numbers : dict of str to Spread, or None
+        Mean, spread and range of each number, if numbers are to be predicted.
+    without_label : int or None
+        Images without any label, if images can have several.
+    formats, modes : dict of str to int, or None
+        Number of images by file format ("JPEG") and by kind of pixels in the file ("RGB", "L"), as
+        Pillow names them.
+    """
+
+    domain: str
+    images: int
+    classes: int
+    fewest: ClassCount | None
+    most: ClassCount | None
+    label_shift: float | None = None
+    n_bytes: int | None = None
+    unreadable: int | None = None
+    copies: int | None = None
+    shared: int | None = None
+    width: Extent | None = None
+    height: Extent | None = None
+    greyscale: float | None = None
+    formats: dict[str, int] | None = None
+    modes: dict[str, int] | None = None
+    numbers: dict[str, Spread] | None = None
+    without_label: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row of a JSON document."""
+        row = dataclasses.asdict(self)
+        for name in ("fewest", "most", "width", "height"):
+            value = getattr(self, name)
+            row[name] = None if value is None else value._asdict()
+        if self.numbers is not None:
+            row["numbers"] = {name: spread._asdict() for name, spread in self.numbers.items()}
+        return row
 
 
 @dataclass(frozen=True)
@@ -135,6 +265,9 @@ class Summary:
         """Return a table with one row per domain."""
         pandas = optional_package("pandas", extra="pandas", purpose="a data frame")
         return pandas.DataFrame([dataclasses.asdict(domain) for domain in self.domains])
+
+
+# --- label shift ----------------------------------------------------------------------------------
 
 
 def label_shift(counts: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -413,3 +546,154 @@ def _issues_of_images(
     yield from different_sizes(
         {d.domain: (d.width.median, d.height.median) for d in domains if d.width and d.height}
     )
+
+
+# --- what shows when images are opened ------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Digests, problems and facts of images, in order; about 20 bytes for the facts of an image.
+
+    Attributes
+    ----------
+    digests : tuple of str or None
+        SHA-256 of each file; None if it cannot be read.
+    problems : dict of int to str
+        Why an image cannot be read or decoded, by its position.
+    n_bytes : array (n,)
+        Size of each file; 0 if it cannot be read.
+    width, height : array (n,)
+        Pixels of the upright image; 0 if it cannot be decoded.
+    is_grey : array (n,)
+    kinds : tuple of (str, str)
+        Format and mode, by the numbers in `kind`.
+    kind : array (n,)
+    """
+
+    digests: tuple[str | None, ...]
+    problems: dict[int, str]
+    n_bytes: NDArray[np.int64]
+    width: NDArray[np.int32]
+    height: NDArray[np.int32]
+    is_grey: NDArray[np.bool_]
+    kinds: tuple[tuple[str, str], ...]
+    kind: NDArray[np.int16]
+
+    def hashes(self, paths: Sequence[str]) -> Hashes:
+        """Return the digests, and why those without a digest cannot be read, by path."""
+        unread = {
+            paths[at]: problem for at, problem in self.problems.items() if self.digests[at] is None
+        }
+        return Hashes(self.digests, unread)
+
+
+def inspect_images(files: Sequence[ImageFile], progress: Progress | None = None) -> Inspection:
+    """Read, hash and decode images in threads."""
+    n = len(files)
+    digests: list[str | None] = []
+    problems: dict[int, str] = {}
+    kinds: dict[tuple[str, str], int] = {}
+    n_bytes = np.zeros(n, np.int64)
+    width, height = np.zeros(n, np.int32), np.zeros(n, np.int32)
+    is_grey = np.zeros(n, np.bool_)
+    kind = np.zeros(n, np.int16)
+    with closing(read_contents(files, decode=True, progress=progress)) as contents:
+        for at, content in enumerate(contents):
+            digests.append(content.digest)
+            n_bytes[at] = content.n_bytes or 0
+            if content.problem is not None:
+                problems[at] = content.problem
+            if (facts := content.facts) is not None:
+                width[at], height[at], is_grey[at] = facts.width, facts.height, facts.is_grey
+                kind[at] = kinds.setdefault((facts.format, facts.mode), len(kinds))
+    return Inspection(tuple(digests), problems, n_bytes, width, height, is_grey, tuple(kinds), kind)
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+_Cell = Callable[[DomainSummary], str]
+
+
+MOST_NUMBERS = 4
+"""Numbers to predict that the table of a data set shows."""
+
+
+def columns_and_rows(
+    rows: Sequence[DomainSummary], names: Sequence[str], task: Task = CLASSIFICATION
+) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns, and the cells of each row; empty columns are left out.
+
+    `names` are those of the classes, labels or numbers.
+    """
+    plural, noun = ("classes", "class") if task.is_classification else ("labels", "label")
+    outputs: dict[str, _Cell] = {
+        plural: lambda row: f"{row.classes}/{len(names)}",
+        f"per {noun}": _per_class,
+        "no label": lambda row: _number(row.without_label),
+    }
+    if task.kind == "regression":
+        outputs = {}
+        for name in names[:MOST_NUMBERS]:
+            outputs[name] = partial(_mean, name)
+            outputs[f"{name} range"] = partial(_range, name)
+    cells: dict[str, _Cell] = {
+        "domain": lambda row: row.domain,
+        "images": lambda row: f"{row.images:,}",
+        **outputs,
+        "shift": lambda row: _percent(row.label_shift),
+        "unreadable": lambda row: _number(row.unreadable),
+        "copies": lambda row: _number(row.copies),
+        "shared": lambda row: _number(row.shared),
+        "size": _size,
+        "sides": _sides,
+        "grey": lambda row: _percent(row.greyscale) if row.greyscale else "",
+        "bytes": lambda row: "" if row.n_bytes is None else file_size(row.n_bytes),
+    }
+    table = {name: [cell(row) for row in rows] for name, cell in cells.items()}
+    shown = {name: column for name, column in table.items() if any(column)}
+    return list(shown), [list(row) for row in zip(*shown.values(), strict=True)]
+
+
+def _per_class(row: DomainSummary) -> str:
+    return _span(row.fewest.images, row.most.images) if row.fewest and row.most else "0"
+
+
+def _mean(name: str, row: DomainSummary) -> str:
+    """Mean and standard deviation of a number."""
+    spread = (row.numbers or {})[name]
+    return f"{spread.mean:.3g} ± {spread.deviation:.3g}"
+
+
+def _range(name: str, row: DomainSummary) -> str:
+    spread = (row.numbers or {})[name]
+    return f"{spread.smallest:.3g} to {spread.largest:.3g}"
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def _number(n: int | None) -> str:
+    return f"{n:,}" if n else ""
+
+
+def _percent(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
+
+
+def _size(row: DomainSummary) -> str:
+    """Median width and height."""
+    return f"{row.width.median}×{row.height.median}" if row.width and row.height else ""
+
+
+def _sides(row: DomainSummary) -> str:
+    """The shortest and the longest side of an image; nothing if all have the same size."""
+    if row.width is None or row.height is None:
+        return ""
+    if row.width.smallest == row.width.largest and row.height.smallest == row.height.largest:
+        return ""
+    shortest = min(row.width.smallest, row.height.smallest)
+    return f"{shortest}–{max(row.width.largest, row.height.largest)}"

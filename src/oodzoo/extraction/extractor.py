@@ -19,9 +19,9 @@ from oodzoo.core.io import shown
 from oodzoo.core.options import parse_devices
 from oodzoo.core.packages import require_extras
 from oodzoo.core.text import count
-from oodzoo.data.contents import inspect
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile, ObjectImage
+from oodzoo.data.listing import inspect
 from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.config import (
     Extraction,

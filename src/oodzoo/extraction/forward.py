@@ -15,9 +15,9 @@ from PIL import Image
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.threads import Prefetch
-from oodzoo.data import images
-from oodzoo.data.contents import REMOTE_READERS
+from oodzoo.data import pixels
 from oodzoo.data.files import ImageFile, RemoteImage, UnreadableImageError, reading
+from oodzoo.data.listing import REMOTE_READERS
 from oodzoo.zoo.model import (
     Collected,
     Model,
@@ -316,10 +316,10 @@ def _require_digest(content: bytes, digest: str | None) -> None:
 def _opened(source: Source) -> Iterator[Image.Image]:
     """Decode an image, for use in the with block."""
     if isinstance(source, Image.Image):
-        yield images.as_rgb(source)
+        yield pixels.as_rgb(source)
         return
     file, digest = source if isinstance(source, HashedFile) else (source, None)
     with reading(file) as content:
         _require_digest(content, digest)
-        with images.decoding(content) as image:
+        with pixels.decoding(content) as image:
             yield image

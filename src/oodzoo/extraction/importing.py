@@ -32,7 +32,7 @@ from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.core.io import shown
 from oodzoo.core.text import count, file_size, one_line
 from oodzoo.data.listing import Sample
-from oodzoo.data.sources.columns import find_columns, separator_of, split_columns
+from oodzoo.data.sources.column_roles import find_columns, separator_of, split_columns
 from oodzoo.data.sources.targets import Targets, read_targets, require_varied
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import ModelRecord

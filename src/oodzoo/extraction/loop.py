@@ -18,8 +18,8 @@ from oodzoo.core.errors import DiskError, InputError
 from oodzoo.core.remote.cache import cached_file
 from oodzoo.core.remote.objects import RemoteFile
 from oodzoo.core.text import file_size, one_line
-from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.data.files import ImageFile, UnreadableImageError, modality_of
+from oodzoo.data.listing import REMOTE_READERS
 from oodzoo.extraction.config import (
     Extraction,
     ExtractionConfig,

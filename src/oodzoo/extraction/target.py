@@ -16,7 +16,7 @@ from array_api_compat import is_torch_array
 from oodzoo.core.backend import Array, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, did_you_mean, typed
-from oodzoo.data.contents import inspect
+from oodzoo.data.listing import inspect
 from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.source import FeatureSource, StoreSource
 from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore

@@ -18,7 +18,7 @@ from oodzoo.core.events import Events, Listener, Listeners, Stage, extent, or_no
 from oodzoo.core.io import file_digest, is_temporary, locked
 from oodzoo.core.options import ModelLimits
 from oodzoo.core.text import without_folders
-from oodzoo.data import images
+from oodzoo.data import pixels
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import (
     EmbeddedFile,
@@ -150,7 +150,7 @@ def stored_file(file: ImageFile) -> StoredFile | None:
     if not isinstance(file, ObjectImage):
         return absolute(file)
     try:
-        image = images.read(file)
+        image = pixels.read(file)
     except UnreadableImageError:
         return None
     image.thumbnail((_SIDE, _SIDE))

@@ -14,7 +14,7 @@ from oodzoo.combining.statements import proposed_line
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, duration
 from oodzoo.data.files import StoredFile, UnreadableImageError
-from oodzoo.data.images import read
+from oodzoo.data.pixels import read
 from oodzoo.ranking.racing import Dropped
 from oodzoo.report.blocks import Block, Facts, Figure, Gallery, PairGallery, Section, Thumbnail
 from oodzoo.report.record import DataSummary, Run, Stage

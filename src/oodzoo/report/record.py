@@ -17,7 +17,7 @@ from oodzoo.core.io import read_json, require_schema, structured, write_bytes
 from oodzoo.core.tables import Table
 from oodzoo.core.text import count, short_name, some_of
 from oodzoo.data.files import StoredFile
-from oodzoo.data.summary_rows import Spread
+from oodzoo.data.issues import Spread
 from oodzoo.ranking.racing import Dropped
 from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.testbed.bed import TestBed

@@ -27,9 +27,9 @@ from PIL import Image
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.threads import Prefetch
-from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.data.files import ImageFile, UnreadableImageError, reading
-from oodzoo.data.images import decoding, explaining_errors
+from oodzoo.data.listing import REMOTE_READERS
+from oodzoo.data.pixels import decoding, explaining_errors
 from oodzoo.zoo.preprocessing import Geometry
 
 AREA = (0.7, 1.0)

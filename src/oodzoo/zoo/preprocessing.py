@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.core.errors import InputError
-from oodzoo.data.images import explaining_errors
+from oodzoo.data.pixels import explaining_errors
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 Fit = Literal["squash", "cover", "contain"]

@@ -12,17 +12,60 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.remote.location import Url, is_url, parse_location
 from oodzoo.core.remote.objects import RemoteFile, list_files
 from oodzoo.core.text import count, some_of
-from oodzoo.data.contents import ImageFiles
 from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
-from oodzoo.data.listing import SUFFIXES, Issue, Listing, Sample, explaining_errors
-from oodzoo.data.sources.columns import ONE_DOMAIN
+from oodzoo.data.listing import SUFFIXES, ImageFiles, Issue, Listing, Sample, explaining_errors
+from oodzoo.data.sources.base import SourceOptions
+from oodzoo.data.sources.column_roles import ONE_DOMAIN
 
 FOLLOW = "OODZOO_FOLLOW_LINKS"
 """Environment variable: whether to follow links to folders outside of the one that is listed."""
 
 
-def list_folder(root: Path) -> Listing:
-    """List `root/domain/class/**/image`; follow links to folders in the root, but not in loops."""
+def list_folder(
+    location: Path | Url, remote: Iterable[RemoteFile], options: SourceOptions
+) -> Listing:
+    """List `root/domain/class/**/image`, or `root/class/**/image` where the options allow it.
+
+    Parameters
+    ----------
+    location : Path or Url
+        Links in a local folder are followed to folders in it, but not in loops.
+    remote : iterable of RemoteFile
+        All files below a URL.
+    options : SourceOptions
+        With `propose` or `classes`, there may be no folders of domains.
+    """
+    if options.propose or options.classes is not None:
+        files, issues = images_below(location, remote)
+        if is_by_class(list(files), options.classes or ()):
+            name = location.name if isinstance(location, Url) else location.resolve().name
+            listing = Listing(str(location), issues=issues)
+            listing.root = None if isinstance(location, Url) else location
+            loose = add_classes(listing, files, name or ONE_DOMAIN)
+            listing.add_loose(str(location), loose)
+            return listing
+    if isinstance(location, Url):
+        return list_by_path(str(location), _remote_images(location, remote), "url")
+    return _list_local(location)
+
+
+def add_classes(
+    listing: Listing, files: Mapping[str, ImageFile], domain: str, start: str = ""
+) -> int:
+    """Add the images `class/**/image` of one domain; return the number of those without a class.
+
+    `start` comes before each path.
+    """
+    loose = 0
+    for path, file in files.items():
+        label, *rest = filter(None, path.split("/"))
+        if rest:
+            listing.add(Sample(start + path, domain, label), file)
+        loose += not rest
+    return loose
+
+
+def _list_local(root: Path) -> Listing:
     listing = Listing(str(root), root=root)
     top = _top(root)
     loose: dict[str, int] = {}
@@ -184,11 +227,6 @@ def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: s
     return listing
 
 
-def list_remote_folder(root: Url, files: Iterable[RemoteFile]) -> Listing:
-    """List `url/domain/class/**/image` among files, by the rules of a local folder."""
-    return list_by_path(str(root), _remote_images(root, files), "url")
-
-
 def images_below(
     root: Path | Url, remote: Iterable[RemoteFile] | None = None
 ) -> tuple[dict[str, ImageFile], list[Issue]]:
@@ -213,38 +251,6 @@ def _remote_images(root: Url, files: Iterable[RemoteFile]) -> Iterator[tuple[str
             continue
         if "." + parts[-1].rpartition(".")[2].lower() in SUFFIXES and "." in parts[-1]:
             yield path, RemoteImage(file)
-
-
-# --- root/class/image of one domain ---------------------------------------------------------------
-
-
-def list_by_class(
-    root: Path | Url, classes: Sequence[str], remote: Iterable[RemoteFile]
-) -> Listing | None:
-    """List `root/class/**/image` as one domain; None if it is `root/domain/class/**/image`.
-
-    Parameters
-    ----------
-    root : Path or Url
-        Its name is that of the domain.
-    classes : sequence of str
-        Classes that are known; others may occur.
-    remote : iterable of RemoteFile
-        All files below a URL.
-    """
-    files, issues = images_below(root, remote)
-    name = root.name if isinstance(root, Url) else root.resolve().name
-    if not is_by_class(list(files), classes):
-        return None
-    listing = Listing(str(root), root=None if isinstance(root, Url) else root, issues=issues)
-    beside = 0
-    for path, file in files.items():
-        label, *rest = filter(None, path.split("/"))
-        if rest:
-            listing.add(Sample(path, name or ONE_DOMAIN, label), file)
-        beside += not rest
-    listing.add_loose(str(root), beside)
-    return listing
 
 
 def is_by_class(paths: Sequence[str], classes: Sequence[str]) -> bool:
@@ -299,15 +305,30 @@ class UnlabelledImages(ImageFiles):
     """
 
     def __init__(self, folder: str | Path, name: str | None = None) -> None:
-        self.location = parse_location(folder) if str(folder) else Path()
+        self.location = at = parse_location(folder) if str(folder) else Path()
         with explaining_errors(folder):
-            if isinstance(self.location, Path):
-                _require_folder(folder)
-            files, issues = images_below(self.location)
-            at = self.location
+            if isinstance(at, Path) and (not str(folder) or not at.exists()):
+                raise InputError(
+                    f"no such folder: {str(folder)!r}; give a folder of images, or NAME=FOLDER to "
+                    "name it"
+                )
+            if isinstance(at, Path) and not at.is_dir():
+                raise InputError(f"{str(folder)!r} is a file; give a folder of images")
+            files, issues = images_below(at)
             own_name = at.name if isinstance(at, Url) else at.resolve().name
         self.name = own_name if name is None else name
-        _require_name(self.name, folder)
+        if not self.name.strip():
+            raise InputError(
+                f"the unlabelled images in {str(folder)!r} have an empty name, {self.name!r}; "
+                "give one as NAME=FOLDER"
+            )
+        try:
+            self.name.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"the name of the unlabelled images is not valid UTF-8: {self.name!r}; "
+                "give another one as NAME=FOLDER"
+            ) from error
         if not files:
             raise InputError(f"no image found in {str(folder)!r} or the folders below it")
         self.files = files
@@ -340,28 +361,3 @@ def parse_unlabelled(text: str | Path | UnlabelledImages) -> UnlabelledImages:
         return UnlabelledImages(text)
     name, _, folder = text.partition("=")
     return UnlabelledImages(folder, name)
-
-
-def _require_folder(folder: str | Path) -> None:
-    # Path("") is the working folder
-    if not str(folder) or not Path(folder).exists():
-        raise InputError(
-            f"no such folder: {str(folder)!r}; give a folder of images, or NAME=FOLDER to name it"
-        )
-    if not Path(folder).is_dir():
-        raise InputError(f"{str(folder)!r} is a file; give a folder of images")
-
-
-def _require_name(name: str, folder: str | Path) -> None:
-    if not name.strip():
-        raise InputError(
-            f"the unlabelled images in {str(folder)!r} have an empty name, {name!r}; "
-            "give one as NAME=FOLDER"
-        )
-    try:
-        name.encode()
-    except UnicodeEncodeError as error:
-        raise InputError(
-            f"the name of the unlabelled images is not valid UTF-8: {name!r}; "
-            "give another one as NAME=FOLDER"
-        ) from error

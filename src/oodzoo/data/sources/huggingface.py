@@ -11,27 +11,21 @@ from urllib.parse import unquote
 
 from oodzoo.core.errors import InputError, NoDomainsError
 from oodzoo.core.packages import optional_package
-from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.remote.location import Url
 from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.data.files import ImageFile, LocalFile, ObjectImage
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.base import (
-    Options,
-    collect_roles,
-    list_labelled,
-    require_no_root,
-    require_used,
+    SourceOptions,
+    SourceTable,
+    require_root_unused,
     row_names,
 )
-from oodzoo.data.sources.columns import (
+from oodzoo.data.sources.column_roles import (
     find_columns,
     name_columns,
-    read_metadata,
-    split_columns,
-    used_columns,
 )
-from oodzoo.data.sources.containers import image_bytes
-from oodzoo.data.sources.rows import list_columns
+from oodzoo.data.sources.sequences import image_bytes
 
 _ROLES = ("label", "domain", "group")
 _PARTS = frozenset({"train", "training", "test", "testing", "validation", "valid", "val", "dev"})
@@ -59,7 +53,7 @@ def using_datasets(purpose: str) -> Iterator[Any]:
         hub.logging.set_verbosity(hub_level)
 
 
-def list_saved(path: Path, options: Options) -> Listing:
+def list_saved(path: Path, options: SourceOptions) -> Listing:
     """List a data set that `save_to_disk` has written; its files are memory-mapped."""
     with using_datasets(f"reading {str(path)!r}") as datasets:
         try:
@@ -71,7 +65,7 @@ def list_saved(path: Path, options: Options) -> Listing:
     return list_datasets(saved, options, name=str(path))
 
 
-def list_datasets(source: Any, options: Options, *, name: str | None = None) -> Listing:
+def list_datasets(source: Any, options: SourceOptions, *, name: str | None = None) -> Listing:
     """List a Dataset, or a DatasetDict: its splits are concatenated.
 
     If there is no column of domains, the splits are the domains, unless all of them have names
@@ -84,7 +78,6 @@ def list_datasets(source: Any, options: Options, *, name: str | None = None) -> 
         If it is streamed, a column is missing, or several columns could be meant.
     """
     name = name or type(source).__name__
-    require_used(options, name, ("root", "columns", "labels", "domains", "groups"))
     with using_datasets(f"reading a {name}") as datasets:
         if isinstance(source, datasets.IterableDataset | datasets.IterableDatasetDict):
             raise InputError(
@@ -96,34 +89,22 @@ def list_datasets(source: Any, options: Options, *, name: str | None = None) -> 
         return _list_rows(data, splits, options, name)
 
 
-def _list_rows(data: Any, splits: Mapping[str, Any], options: Options, name: str) -> Listing:
+def _list_rows(data: Any, splits: Mapping[str, Any], options: SourceOptions, name: str) -> Listing:
     split_of = [split for split, part in splits.items() for _ in range(len(part))]
     own: dict[str, Any] = {}
-    needed = options.missing(("label", "domain"))
+    needed = options.missing("label", "domain")
     has_column = "domain" in (*data.column_names, *(options.columns or ()))
     named = options.domains is not None or has_column
     if not named and _are_domains(splits, data.column_names, name, options):
         own["domain"] = split_of
         needed = tuple(role for role in needed if role != "domain")
-    columns = _find_columns(data.features, options, needed, name)
-    own |= {role: _values(data, columns[role]) for role in _ROLES[1:] if role in columns}
-    if "label" in columns:
-        names = split_columns(columns["label"], data.column_names)
-        own["label"] = {column: _values(data, column) for column in names}
-    if "path" in columns:
-        roles = collect_roles(name, len(data), options, own)
-        root = None if options.root is None else parse_location(options.root)
-        paths = _values(data, columns["path"])
-        listing = list_columns(name, {"path": paths, **roles}, root, Path.cwd(), options.task)
-    else:
-        require_no_root(options, name)
-        names, files = ImageColumn(data, columns["image"]).files(split_of, name)
-        listing = list_labelled(name, names, files, own, options)
-    if options.propose:
-        plain = [c for c, feature in data.features.items() if _is_plain(feature)]
-        used = used_columns(columns, data.column_names)
-        listing.metadata = read_metadata(plain, used, lambda c: _values(data, c))
-    return listing
+    found = _find_columns(data.features, options, needed, name)
+    plain = [column for column, feature in data.features.items() if _is_plain(feature)]
+    table = SourceTable(name, data.column_names, lambda c: _values(data, c), Path.cwd(), plain)
+    if "path" in found:
+        return table.list(found, options, own=own)
+    require_root_unused(options, name)
+    return table.list(found, options, ImageColumn(data, found["image"]).files(split_of, name), own)
 
 
 def _is_plain(feature: Any) -> bool:
@@ -146,7 +127,7 @@ def _concatenate(datasets: Any, splits: Mapping[str, Any], name: str) -> Any:
 
 
 def _are_domains(
-    splits: Mapping[str, Any], columns: Sequence[str], name: str, options: Options
+    splits: Mapping[str, Any], columns: Sequence[str], name: str, options: SourceOptions
 ) -> bool:
     """Whether the splits of a data set, which has no column of domains, are its domains."""
     if len(splits) > 1 and {*splits} <= _PARTS:
@@ -162,7 +143,7 @@ def _are_domains(
 
 
 def _find_columns(
-    features: Mapping[str, Any], options: Options, needed: Sequence[str], name: str
+    features: Mapping[str, Any], options: SourceOptions, needed: Sequence[str], name: str
 ) -> dict[str, str]:
     """Find the column of each role by its name, or because it is the only one of its type."""
     given = dict(options.columns or {})
@@ -256,7 +237,7 @@ def parse_hub_url(url: Url) -> HubName:
     return HubName(repository, unquote(revision) or None, **options)
 
 
-def list_named(url: Url, options: Options) -> Listing:
+def list_named(url: Url, options: SourceOptions) -> Listing:
     """Download a data set of the Hub, or find it in the cache of `datasets`, and list it.
 
     No code of a data set is run: those with a loading script are refused.

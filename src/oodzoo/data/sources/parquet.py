@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,47 +12,37 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
 from oodzoo.core.remote.location import Url
 from oodzoo.core.text import one_line
-from oodzoo.data.files import MAX_GROUP_BYTES, Container, ParquetCell, is_empty
-from oodzoo.data.listing import Listing
-from oodzoo.data.sources.base import list_roles
-from oodzoo.data.sources.columns import (
-    ONE_DOMAIN,
-    find_columns,
-    read_metadata,
-    split_columns,
-    used_columns,
+from oodzoo.data.files import (
+    MAX_GROUP_BYTES,
+    Container,
+    ParquetCell,
+    find_containers,
+    is_empty,
+    read_each,
 )
-from oodzoo.data.sources.containers import find_containers, read_each
-from oodzoo.data.sources.rows import common_folder, list_columns
-from oodzoo.tasks import Kind
+from oodzoo.data.listing import Listing
+from oodzoo.data.sources.base import SourceOptions, SourceTable, common_folder
+from oodzoo.data.sources.column_roles import ONE_DOMAIN, split_columns
 
 _SUFFIXES = (".parquet",)
 
 
 class _Part(NamedTuple):
-    """What is read of one file: values by role, labels by column, its images, and the rest.
+    """What is read of one file.
 
-    The images are None if it has paths.
+    `found` is the column of each role, `further` the columns that can name domains, and `names`
+    what the structs of images call them. The images are None if there are paths.
     """
 
+    columns: list[str]
+    found: dict[str, str]
     values: dict[str, list[Any]]
-    labels: dict[str, list[Any]]
-    images: list[_Image] | None
-    metadata: dict[str, list[str | None]]
+    further: list[str]
+    images: list[ParquetCell] | None
+    names: list[str | None]
 
 
-class _Image(NamedTuple):
-    cell: ParquetCell
-    name: str | None
-
-
-def list_parquet(
-    location: Path | Url,
-    columns: Mapping[str, str] | None,
-    *,
-    propose: bool = False,
-    task: Kind | None = None,
-) -> Listing:
+def list_parquet(location: Path | Url, options: SourceOptions) -> Listing:
     """List the rows of Parquet files.
 
     A column `image` has the bytes of image files, or Hugging Face's struct of bytes and path. With
@@ -63,88 +53,76 @@ def list_parquet(
     name = str(location)
     files = find_containers(location, _SUFFIXES)
     start = len(common_folder([str(file) for file in files]) or "")
-    parts = list(read_each(lambda file: _read(file, columns, str(file)[start:], propose), files))
-    roles = parts[0].values.keys()
+    parts = list(read_each(lambda file: _read(file, options, str(file)[start:]), files))
+    first = parts[0]
     for file, part in zip(files, parts, strict=True):
-        if part.values.keys() != roles or (part.images is None) != (parts[0].images is None):
+        if part.found.keys() != first.found.keys():
             raise InputError(
-                f"{str(files[0])!r} has columns for {_listed(parts[0])}, and {str(file)!r} for "
+                f"{str(files[0])!r} has columns for {_listed(first)}, and {str(file)!r} for "
                 f"{_listed(part)}; give files of one form"
             )
-    values = {role: [v for part in parts for v in part.values[role]] for role in roles}
-    labels = {c: [v for part in parts for v in part.labels[c]] for c in parts[0].labels}
-    if not values["domain"]:
+    common = [column for column in first.values if all(column in part.values for part in parts)]
+    values = {column: [v for part in parts for v in part.values[column]] for column in common}
+    n = len(values[first.found["domain"]])
+    if not n:
         raise InputError(f"{name!r} has no rows")
-    metadata = _common_metadata(parts)
-    if parts[0].images is None:
-        is_folder = not location.name.lower().endswith(_SUFFIXES)
-        base = location if is_folder else location.parent
-        listing = list_columns(name, {**values, "label": labels}, None, base, task)
-        listing.metadata = metadata
-        return listing
-    images = [image for part in parts for image in part.images or ()]
-    paths = _paths(values, images)
-    cells = [image.cell for image in images]
-    listing = list_roles(name, paths, cells, {**values, "label": labels}, task)
-    listing.metadata = metadata
-    return listing
-
-
-def _common_metadata(parts: Sequence[_Part]) -> dict[str, list[str | None]]:
-    """Concatenate the further columns that all files have."""
-    names = [name for name in parts[0].metadata if all(name in part.metadata for part in parts)]
-    return {name: [v for part in parts for v in part.metadata[name]] for name in names}
+    base = location.parent if location.name.lower().endswith(_SUFFIXES) else location
+    further = [column for column in first.further if column in values]
+    table = SourceTable(name, first.columns, values.__getitem__, base, further)
+    if first.images is None:
+        return table.list(first.found, options)
+    cells = [cell for part in parts for cell in part.images or ()]
+    paths = [cell.name for cell in cells]
+    in_structs = [each for part in parts for each in part.names]
+    for given in (in_structs, values.get(first.found.get("path", ""), [])):
+        known = [str(name) for name in given if name is not None and name != ""]
+        if len(set(known)) == n:  # unique names
+            paths = known
+    return table.list(first.found, options, (paths, cells))
 
 
 def _listed(part: _Part) -> str:
-    return ", ".join(["label", *part.values, *(["image"] if part.images is not None else [])])
+    roles = [role for role in part.found if role not in ("label", "image")]
+    return ", ".join(["label", *roles, *(["image"] if part.images is not None else [])])
 
 
-def _paths(values: Mapping[str, list[Any]], images: Sequence[_Image]) -> list[str]:
-    """Return the paths of samples: of a column or the structs if they are unique, or else rows."""
-    for given in (values.get("path", ()), [image.name for image in images]):
-        known = [str(name) for name in given if name is not None and name != ""]
-        if len(set(known)) == len(images):
-            return known
-    return [image.cell.name for image in images]
-
-
-def _read(file: Container, columns: Mapping[str, str] | None, short: str, propose: bool) -> _Part:
+def _read(file: Container, options: SourceOptions, short: str) -> _Part:
     import pyarrow.parquet
 
-    with _explained(str(file)), pyarrow.parquet.ParquetFile(file.local()) as opened:
+    name = str(file)
+    with _explained(name), pyarrow.parquet.ParquetFile(file.local()) as opened:
         schema = opened.schema_arrow
-        found = _columns(schema.names, columns, str(file), propose)
-        named = split_columns(found["label"], schema.names)
-        used = {role: name for role, name in found.items() if role not in ("image", "label")}
-        table = opened.read([*used.values(), *named], use_threads=False)
-
-        def read(role: str, name: str) -> list[Any]:
-            numbers = table.column(name).to_pylist()
-            return _class_names(numbers, _classes(schema, name), role, str(file))
-
-        values = {role: read(role, name) for role, name in used.items()}
-        labels = {name: read("label", name) for name in named}
-        metadata: dict[str, list[str | None]] = {}
-        if propose:
-            values.setdefault("domain", [ONE_DOMAIN] * opened.metadata.num_rows)
-            plain = [n for n in schema.names if _is_plain(schema.field(n).type)]
-            rest = opened.read(plain, use_threads=False)
-            columns_by_name = {
-                n: _class_names(rest.column(n).to_pylist(), _classes(schema, n), n, str(file))
-                for n in plain
-            }
-            taken = used_columns(found, schema.names)
-            metadata = read_metadata(plain, taken, columns_by_name.__getitem__)
-        if "image" not in found:
-            return _Part(values, labels, None, metadata)
-        column, names = _image_column(opened, found["image"], str(file))
-        # datasets writes paths of local files without their bytes
-        if any(names) and is_empty(file.local(), opened.num_row_groups, column):
-            return _Part({"path": names, **values}, labels, None, metadata)
-        cells = _cells(file, opened.metadata, column, short.lstrip("/\\"))
-        images = list(map(_Image, cells, names or [None] * len(cells)))
-        return _Part(values, labels, images, metadata)
+        table = SourceTable(name, schema.names, lambda column: [])
+        found = table.find(options, table.content(options, "image"))
+        labels = split_columns(found["label"], schema.names)
+        roles = {column: role for role, column in found.items() if role not in ("image", "label")}
+        roles |= dict.fromkeys(labels, "label")
+        further: list[str] = []
+        if options.propose:
+            further = [n for n in schema.names if _is_plain(schema.field(n).type)]
+        read = opened.read(list(dict.fromkeys([*roles, *further])), use_threads=False)
+        values = {
+            column: _class_names(
+                read.column(column).to_pylist(),
+                _classes(schema, column),
+                roles.get(column, column),
+                name,
+            )
+            for column in read.column_names
+        }
+        if "domain" not in found:
+            found["domain"] = "domain"
+            values["domain"] = [ONE_DOMAIN] * opened.metadata.num_rows
+        names: list[str | None] = []
+        cells = None
+        if "image" in found:
+            column, names = _image_column(opened, found["image"], name)
+            # datasets writes paths of local files without their bytes
+            if any(names) and is_empty(file.local(), opened.num_row_groups, column):
+                values.setdefault(found.setdefault("path", found.pop("image")), names)
+            else:
+                cells = _cells(file, opened.metadata, column, short.lstrip("/\\"))
+        return _Part(schema.names, found, values, further, cells, names)
 
 
 @contextmanager
@@ -168,21 +146,6 @@ def _is_plain(kind: Any) -> bool:
         kind = kind.value_type
     tests = ("string", "large_string", "integer", "boolean", "date", "timestamp")
     return any(getattr(types, f"is_{test}")(kind) for test in tests)
-
-
-def _columns(
-    available: Sequence[str], columns: Mapping[str, str] | None, name: str, propose: bool
-) -> dict[str, str]:
-    """Find the columns; images come before paths, which then only name the samples."""
-    given = columns or {}
-    has_images = "image" in given or ("image" in available and "path" not in given)
-    has_paths = "path" in given or "path" in available
-    needed = ["label"] if propose else ["label", "domain"]
-    optional = ["group", "domain"] if propose else ["group"]
-    if has_images or not has_paths:
-        optional.insert(0, "path")
-        return find_columns(available, columns, ["image", *needed], name, optional=optional)
-    return find_columns(available, columns, ["path", *needed], name, optional=optional)
 
 
 def _image_column(opened: Any, column: str, name: str) -> tuple[str, list[str | None]]:

@@ -14,13 +14,11 @@ from typing import IO, Any, NamedTuple
 from oodzoo.core.errors import InputError
 from oodzoo.core.remote.location import Url
 from oodzoo.core.text import one_line
-from oodzoo.data.files import Container, FilePart, ImageFile
+from oodzoo.data.files import Container, FilePart, ImageFile, find_containers, read_each
 from oodzoo.data.listing import SUFFIXES, Listing
-from oodzoo.data.sources.base import list_roles
-from oodzoo.data.sources.columns import name_columns
-from oodzoo.data.sources.containers import find_containers, read_each
+from oodzoo.data.sources.base import SourceOptions, list_labelled
+from oodzoo.data.sources.column_roles import name_columns
 from oodzoo.data.sources.folder import list_by_path
-from oodzoo.tasks import Kind
 
 _ROLES = ("image", "label", "domain", "group")
 _DEFAULTS = {
@@ -39,9 +37,7 @@ class _Archive(NamedTuple):
     members: list[Member]
 
 
-def list_tars(
-    location: Path | Url, columns: Mapping[str, str] | None, task: Kind | None = None
-) -> Listing:
+def list_tars(location: Path | Url, options: SourceOptions) -> Listing:
     """List the images in tar archives.
 
     In archives of WebDataset, the members `key.jpg`, `key.cls`, `key.json`, … are one sample.
@@ -49,7 +45,7 @@ def list_tars(
     document, as `json.site`. In other archives the members are `domain/class/…/image`, with or
     without folders above.
     """
-    roles = dict(columns or {})
+    roles = dict(options.columns or {})
     for role in roles:
         if role not in _ROLES:
             raise InputError(
@@ -60,7 +56,7 @@ def list_tars(
     if not any(_is_image(member.name) for archive in archives for member in archive.members):
         raise InputError(f"no image found in {str(location)!r}")
     if roles or any(_has_labels(archive.members) for archive in archives):
-        return _list_keys(str(location), archives, roles, task)
+        return _list_keys(str(location), archives, roles, options)
     _require_once((m.name, archive) for archive in archives for m in archive.members)
     return list_by_path(str(location), _without_root(archives), "root")
 
@@ -150,7 +146,7 @@ class _Sample(NamedTuple):
 
 
 def _list_keys(
-    name: str, archives: Sequence[_Archive], roles: Mapping[str, str], task: Kind | None
+    name: str, archives: Sequence[_Archive], roles: Mapping[str, str], options: SourceOptions
 ) -> Listing:
     found: list[_Sample] = []
     owners: list[tuple[str, _Archive]] = []
@@ -170,7 +166,7 @@ def _list_keys(
     _require_once(owners)
     files = [sample.image for sample in found]
     values = {role: [sample.values[role] for sample in found] for role in _DEFAULTS}
-    return list_roles(name, [file.name for file in files], files, values, task)
+    return list_labelled(name, [file.name for file in files], files, values, options)
 
 
 class _Key:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.data.sources.columns import as_names, is_missing
+from oodzoo.data.sources.column_roles import as_names, is_missing
 from oodzoo.tasks import CLASSIFICATION, Kind, Labels, Task
 from oodzoo.tasks.arrays import kind_of_numbers, kind_of_texts, require_variation, split_labels
 

@@ -12,18 +12,26 @@ from typing import Any, NamedTuple
 from oodzoo.core.errors import InputError
 from oodzoo.data.files import ImageFile, LocalFile
 from oodzoo.data.listing import SUFFIXES, Listing
-from oodzoo.data.sources.arrays import name_classes, read_items
-from oodzoo.data.sources.base import Options, as_list, list_labelled, require_used, row_names
-from oodzoo.data.sources.columns import find_columns, read_metadata, split_columns, used_columns
+from oodzoo.data.sources.base import (
+    SourceOptions,
+    SourceTable,
+    as_list,
+    list_labelled,
+    row_names,
+)
+from oodzoo.data.sources.column_roles import (
+    find_columns,
+)
+from oodzoo.data.sources.sequences import name_classes, read_items
 
 
-def list_torch_dataset(dataset: Any, options: Options) -> Listing:
+def list_torch_dataset(dataset: Any, options: SourceOptions) -> Listing:
     """List a data set of PyTorch.
 
     - torchvision's `ImageFolder` and others with `samples` or `imgs` of `(path, class)`, and
       `Subset` and `ConcatDataset` of them: the files are read as they are; transforms of images
       are ignored.
-    - Any other data set of map style: see :func:`oodzoo.data.sources.arrays.read_items`.
+    - Any other data set of map style: see :func:`oodzoo.data.sources.sequences.read_items`.
     - DomainBed's, with a data set for each environment: the domains are the folders of these, or
       else the names of the environments.
 
@@ -33,7 +41,6 @@ def list_torch_dataset(dataset: Any, options: Options) -> Listing:
         If it cannot be indexed, or has no labels or domains.
     """
     name = type(dataset).__name__
-    require_used(options, name, ("columns", "labels", "domains", "groups"))
     parts = _parts_by_environment(dataset, name, options)
     if parts is None:
         parts = _parts(dataset, range(_length(dataset, name)), options)
@@ -52,7 +59,7 @@ def list_torch_dataset(dataset: Any, options: Options) -> Listing:
 _ROLES = ("label", "domain", "group")
 
 
-class _Part(NamedTuple):
+class _TorchSample(NamedTuple):
     """One sample; `path` and `root` are those of a file."""
 
     file: ImageFile
@@ -63,7 +70,7 @@ class _Part(NamedTuple):
     root: Path | None = None
 
 
-def _parts(dataset: Any, positions: Sequence[int], options: Options) -> list[_Part]:
+def _parts(dataset: Any, positions: Sequence[int], options: SourceOptions) -> list[_TorchSample]:
     """Return the samples at some positions of a data set."""
     torch = sys.modules["torch.utils.data"]
     if _is_plain(dataset, torch.Subset):
@@ -75,7 +82,10 @@ def _parts(dataset: Any, positions: Sequence[int], options: Options) -> list[_Pa
     if found is not None:
         return [found[i] for i in positions]
     files, own = read_items(dataset, type(dataset).__name__, options, positions)
-    return [_Part(file, **{role: own[role][row] for role in own}) for row, file in enumerate(files)]
+    return [
+        _TorchSample(file, **{role: own[role][row] for role in own})
+        for row, file in enumerate(files)
+    ]
 
 
 def _is_plain(dataset: Any, kind: Any) -> bool:
@@ -83,21 +93,23 @@ def _is_plain(dataset: Any, kind: Any) -> bool:
     return isinstance(dataset, kind) and type(dataset).__getitem__ is kind.__getitem__
 
 
-def _concatenated_parts(dataset: Any, positions: Sequence[int], options: Options) -> list[_Part]:
+def _concatenated_parts(
+    dataset: Any, positions: Sequence[int], options: SourceOptions
+) -> list[_TorchSample]:
     ends = dataset.cumulative_sizes
     rows_of: dict[int, list[tuple[int, int]]] = {}
     for row, position in enumerate(positions):
         which = bisect_right(ends, position)
         start = ends[which - 1] if which else 0
         rows_of.setdefault(which, []).append((row, position - start))
-    found: dict[int, _Part] = {}
+    found: dict[int, _TorchSample] = {}
     for which, rows in rows_of.items():
         parts = _parts(dataset.datasets[which], [inner for _, inner in rows], options)
         found.update(zip((row for row, _ in rows), parts, strict=True))
     return [found[row] for row in range(len(positions))]
 
 
-def _folder_parts(dataset: Any) -> list[_Part] | None:
+def _folder_parts(dataset: Any) -> list[_TorchSample] | None:
     """Return the samples of a data set that lists image files; None if it does not."""
     samples = getattr(dataset, "samples", getattr(dataset, "imgs", None))
     if not isinstance(samples, list | tuple) or not all(map(_is_file_with_class, samples)):
@@ -111,7 +123,7 @@ def _folder_parts(dataset: Any) -> list[_Part] | None:
     folder = getattr(dataset, "root", None)
     paths = [Path(os.path.abspath(path)) for path, _ in samples]  # noqa: PTH100 - keeps links
     return [
-        _Part(
+        _TorchSample(
             LocalFile(str(path)),
             label,
             path=path,
@@ -130,7 +142,9 @@ def _is_file_with_class(sample: Any) -> bool:
     )
 
 
-def _parts_by_environment(dataset: Any, name: str, options: Options) -> list[_Part] | None:
+def _parts_by_environment(
+    dataset: Any, name: str, options: SourceOptions
+) -> list[_TorchSample] | None:
     """Return the samples of a data set of DomainBed; None if it is not one."""
     environments = getattr(dataset, "datasets", None)
     names = getattr(dataset, "ENVIRONMENTS", None)
@@ -164,7 +178,7 @@ def _length(dataset: Any, name: str) -> int:
         raise InputError(f"{name!r} has no length; give it __len__") from error
 
 
-def _common_root(parts: Sequence[_Part]) -> Path | None:
+def _common_root(parts: Sequence[_TorchSample]) -> Path | None:
     """Return the folder that the roots of all files are in; None unless all are files."""
     roots = {part.root for part in parts}
     if not roots or None in roots:
@@ -178,41 +192,34 @@ def _common_root(parts: Sequence[_Part]) -> Path | None:
 # --- WILDS ----------------------------------------------------------------------------------------
 
 
-def list_wilds(dataset: Any, options: Options) -> Listing:
+def list_wilds(dataset: Any, options: SourceOptions) -> Listing:
     """List a data set of WILDS or a subset of one; `columns` names the field of the domain.
 
     Transforms of a subset are ignored.
     """
     name = type(dataset).__name__
-    require_used(options, name, ("columns", "labels", "domains", "groups"))
     fields = list(dataset.metadata_fields)
-    needed = options.missing(("domain",))
+    needed = options.missing("domain")
     optional = ("label", "group") if needed else ("label", "domain", "group")
-    columns = find_columns(fields, options.columns, needed, name, optional=optional)
+    found = find_columns(fields, options.columns, needed, name, optional=optional)
     names = getattr(dataset, "metadata_map", None) or {}
     by_field = {
         field: _named(as_list(dataset.metadata_array[:, at]), names.get(field))
         for at, field in enumerate(fields)
     }
-    own: dict[str, Any] = {r: by_field[field] for r, field in columns.items() if r != "label"}
-    if "label" in columns:
-        own["label"] = {field: by_field[field] for field in split_columns(columns["label"], fields)}
-    own.setdefault("label", _named(as_list(dataset.y_array), names.get("y")))
-    inputs = _Inputs(dataset)
-    files, _ = read_items(inputs, name, Options(), range(len(inputs)))
-    listing = list_labelled(name, row_names(len(files)), files, own, options)
-    if options.propose:
-        listing.metadata = read_metadata(
-            fields, (*used_columns(columns, fields), "y"), lambda f: by_field[f]
-        )
-    return listing
+    own = {"label": _named(as_list(dataset.y_array), names.get("y"))}
+    inputs = _WildsInputs(dataset)
+    files, _ = read_items(inputs, name, SourceOptions(), range(len(inputs)))
+    further = [field for field in fields if field != "y"]
+    table = SourceTable(name, fields, by_field.__getitem__, further=further)
+    return table.list(found, options, (row_names(len(files)), files), own)
 
 
 def _named(values: list[Any], names: Any) -> list[Any]:
     return values if names is None else name_classes(values, list(map(str, as_list(names))))
 
 
-class _Inputs:
+class _WildsInputs:
     """The images of a data set, without its labels."""
 
     def __init__(self, dataset: Any) -> None:

@@ -19,9 +19,14 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile, TextFile, modality_of
 from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.proposals import is_request, propose_for
-from oodzoo.data.sources.base import Options, collect_roles, require_each, require_used, row_names
-from oodzoo.data.sources.choice import open_source
-from oodzoo.data.sources.columns import ONE_DOMAIN, as_names
+from oodzoo.data.sources import open_source
+from oodzoo.data.sources.base import (
+    SourceOptions,
+    collect_roles,
+    require_used,
+    row_names,
+)
+from oodzoo.data.sources.column_roles import ONE_DOMAIN, as_names
 from oodzoo.data.sources.targets import Targets, read_targets
 from oodzoo.extraction.importing import read_feature_files
 from oodzoo.predictor import Predictor
@@ -113,7 +118,7 @@ def _listed(predictor: Predictor, data: Any, options: DataOptions) -> LabelledSa
     if predictor.modality == "text" and "text" not in (columns or {}):
         columns = {**(columns or {}), "text": "text"}
     request = domains if isinstance(domains, str) and is_request(domains) else None
-    given = Options(
+    given = SourceOptions(
         options.root,
         columns,
         options.labels,
@@ -122,7 +127,6 @@ def _listed(predictor: Predictor, data: Any, options: DataOptions) -> LabelledSa
         task=predictor.task.kind,
         classes=[str(name) for name in predictor.classes_.tolist()],
     )
-    require_each(given)
     listing = open_source(data, given)
     if request is not None:
         listing = propose_for(listing, request).listing
@@ -190,7 +194,7 @@ def _feature_file(predictor: Predictor, file: Path, options: DataOptions) -> Lab
 
 def _arrays(predictor: Predictor, data: Any, options: DataOptions) -> LabelledSamples:
     name = type(data).__name__
-    used = Options(options.root, options.columns, options.labels)
+    used = SourceOptions(options.root, options.columns, options.labels)
     require_used(used, name, ("labels",))
     if predictor.encoders and not isinstance(data, Mapping):
         return _labelled(predictor, data, len(data), {}, None, options, name)
@@ -221,8 +225,9 @@ def _labelled(
 ) -> LabelledSamples:
     if not n:
         raise InputError(f"{name!r} has no rows")
-    given = Options(None, None, options.labels, options.domains, propose=options.domains is None)
-    require_each(given)
+    given = SourceOptions(
+        None, None, options.labels, options.domains, propose=options.domains is None
+    )
     roles = collect_roles(name, n, given, own)
     targets = _targets(predictor, roles["label"], name)
     domains = as_names(roles["domain"] or [ONE_DOMAIN] * n, "domain", name)

@@ -19,7 +19,7 @@ from oodzoo.core.events import Progress
 from oodzoo.core.text import count
 from oodzoo.core.threads import Prefetch
 from oodzoo.data.files import ImageFile, UnreadableImageError
-from oodzoo.data.images import read
+from oodzoo.data.pixels import read
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks.search import (
     BUDGET,

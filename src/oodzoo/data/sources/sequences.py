@@ -9,25 +9,32 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.remote.location import parse_location
+from oodzoo.core.remote.location import Url, parse_location
+from oodzoo.core.remote.objects import find_file
 from oodzoo.core.text import count, one_line
-from oodzoo.data.files import ImageFile, ObjectImage, UnreadableImageError
+from oodzoo.data.files import ImageFile, ObjectImage, RemoteImage, UnreadableImageError, read_bytes
 from oodzoo.data.listing import Listing
+from oodzoo.data.pixels import as_rgb
 from oodzoo.data.sources.base import (
-    Options,
+    SourceOptions,
+    SourceTable,
     as_list,
     collect_roles,
+    list_columns,
     list_labelled,
-    require_no_root,
+    require_root_unused,
     require_used,
     row_names,
 )
-from oodzoo.data.sources.columns import find_columns, read_metadata, split_columns, used_columns
-from oodzoo.data.sources.containers import image_bytes, require_image
-from oodzoo.data.sources.rows import list_columns
+from oodzoo.data.sources.column_roles import (
+    find_columns,
+    split_columns,
+)
 
 _ROLES = ("image", "label", "domain", "group")
 _READ_TWICE = 8
@@ -38,15 +45,8 @@ def is_item(value: Any) -> bool:
     return isinstance(value, tuple) or (isinstance(value, Mapping) and "bytes" not in value)
 
 
-def list_items(items: Any, name: str, options: Options) -> Listing:
-    """List a sequence of samples that are read when they are needed; its images are numbered."""
-    require_used(options, name, ("columns", "labels", "domains", "groups"))
-    files, own = read_items(items, name, options, range(len(items)))
-    return list_labelled(name, row_names(len(files)), files, own, options)
-
-
 def split_items(
-    items: Sequence[Any], name: str, options: Options
+    items: Sequence[Any], name: str, options: SourceOptions
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return the images of samples in memory, and what the samples say about them by role."""
     opener = _Items(items, name)
@@ -59,7 +59,7 @@ def split_items(
 
 
 def read_items(
-    items: Any, name: str, options: Options, positions: Sequence[int]
+    items: Any, name: str, options: SourceOptions, positions: Sequence[int]
 ) -> tuple[list[ImageFile], dict[str, Any]]:
     """Return the images at some positions, and what the samples say about them by role.
 
@@ -109,10 +109,10 @@ def _attribute(items: Any, names: Sequence[str], n: int) -> list[Any] | None:
     return None
 
 
-def _fields(item: Any, name: str, options: Options) -> dict[str, Any]:
+def _fields(item: Any, name: str, options: SourceOptions) -> dict[str, Any]:
     """Return where the image, and what is known about it, is in each sample."""
     if isinstance(item, Mapping):
-        needed = ("image", *options.missing(("label", "domain")))
+        needed = ("image", *options.missing("label", "domain"))
         optional = tuple(role for role in _ROLES if role not in needed)
         found: dict[str, Any] = {}
         found |= find_columns(list(item), options.columns, needed, name, optional=optional)
@@ -210,7 +210,7 @@ def _plain(value: Any) -> Any:
     return value if to_list is None else to_list()
 
 
-def list_arrays(images: Any, options: Options) -> Listing:
+def list_arrays(images: Any, options: SourceOptions) -> Listing:
     """List a sequence of images, with `labels` and `domains`, or of `(image, label, domain)`.
 
     Pixels are (height, width), (height, width, 3 or 4) or (3 or 4, height, width), of the same
@@ -222,51 +222,49 @@ def list_arrays(images: Any, options: Options) -> Listing:
         return list_values(name, images, {}, options)
     if isinstance(images, list | tuple):
         return list_values(name, *split_items(images, name, options), options)
-    return list_items(images, name, options)
+    require_used(options, name, ("columns", "labels", "domains", "groups"))
+    files, own = read_items(images, name, options, range(len(images)))
+    return list_labelled(name, row_names(len(files)), files, own, options)
 
 
-def list_values(
-    name: str,
-    images: Any,
-    own: Mapping[str, Any],
-    options: Options,
-    paths: Sequence[str] | None = None,
-) -> Listing:
-    """List images of any kind.
+def list_values(name: str, images: Any, own: Mapping[str, Any], options: SourceOptions) -> Listing:
+    """List images of any kind: paths and URLs of files, or images in memory.
 
-    Parameters
-    ----------
-    name : str
-        What messages call the source.
-    images : sequence
-        Paths and URLs of files, or images in memory.
-    own : dict of str to sequence
-        The label, domain and group of each image, where the source has them.
-    options : Options
-    paths : sequence of str, optional
-        Unique names of images in memory; by default, numbers.
+    `own` has the label, domain and group of each image, where the source has them.
 
     Raises
     ------
     InputError
         If one of them is not an image, with its position.
     """
-    shape = getattr(images, "shape", ())
-    if len(shape) < 2:  # not one array of pixels
+    if are_paths(images, name):
+        roles = collect_roles(name, len(images), options, own)
+        columns = {"path": list(images), **roles}
+        return list_columns(name, columns, options.folder, Path.cwd(), options.task)
+    paths = row_names(len(images))
+    return list_labelled(name, paths, image_files(images, name, paths, options), own, options)
+
+
+def are_paths(images: Any, name: str) -> bool:
+    """Whether images are paths and URLs of files; InputError if only some of them are."""
+    if len(getattr(images, "shape", ())) > 1:  # one array of pixels
+        return False
+    n_paths = sum(isinstance(image, str | os.PathLike) for image in images)
+    if 0 < n_paths < len(images):
+        raise InputError(f"{name!r} mixes paths and images in memory; give all of one kind")
+    return n_paths > 0
+
+
+def image_files(
+    images: Any, name: str, paths: Sequence[str], options: SourceOptions
+) -> list[ImageFile]:
+    """Return the files of images in memory, with unique names."""
+    require_root_unused(options, name)
+    if len(getattr(images, "shape", ())) < 2:
         images = list(images)
-        n_paths = sum(isinstance(image, str | os.PathLike) for image in images)
-        if 0 < n_paths == len(images):
-            roles = collect_roles(name, n_paths, options, own)
-            root = None if options.root is None else parse_location(options.root)
-            return list_columns(name, {"path": images, **roles}, root, Path.cwd(), options.task)
-        if n_paths:
-            raise InputError(f"{name!r} mixes paths and images in memory; give all of one kind")
-    require_no_root(options, name)
     _require_images(images, name)
     opener = _Images(images)
-    paths = row_names(len(images)) if paths is None else paths
-    files = [ObjectImage(opener, i, f"{name}: {path}") for i, path in enumerate(paths)]
-    return list_labelled(name, paths, files, own, options)
+    return [ObjectImage(opener, i, f"{name}: {path}") for i, path in enumerate(paths)]
 
 
 def _require_images(images: Any, name: str) -> None:
@@ -304,10 +302,8 @@ class _Images:
 
 # --- data frames ----------------------------------------------------------------------------------
 
-_OF_FRAMES = ("path", "label", "domain", "group")
 
-
-def list_frame(frame: Any, options: Options) -> Listing:
+def list_frame(frame: Any, options: SourceOptions) -> Listing:
     """List the rows of a DataFrame, or a Series of images with `labels` and `domains`.
 
     A column `image` has bytes, Pillow images, arrays of pixels, or dicts of bytes and path as
@@ -317,56 +313,150 @@ def list_frame(frame: Any, options: Options) -> Listing:
     name = type(frame).__name__
     if name == "Series":
         require_used(options, name, ("root", "labels", "domains", "groups"))
-        return list_values(name, _values(frame), {}, options)
+        return list_values(name, frame.to_list(), {}, options)
     if name != "DataFrame":
         advice = "; call collect() first" if hasattr(frame, "collect") else ""
         raise InputError(f"cannot read images from a {name}; give a DataFrame{advice}")
-    found = _columns(frame, name, options)
-    available = list(map(str, frame.columns))
-    own: dict[str, Any] = {
-        role: {c: _column(frame, c) for c in split_columns(column, available)}
-        if role == "label"
-        else _column(frame, column)
-        for role, column in found.items()
-    }
-    if "image" in own:
-        images, paths = own.pop("image"), own.pop("path", None)
-        listing = list_values(name, images, own, options, paths if _are_names(paths) else None)
-    else:
-        paths = own.pop("path")
-        roles = collect_roles(name, len(paths), options, own)
-        root = None if options.root is None else parse_location(options.root)
-        listing = list_columns(name, {"path": paths, **roles}, root, Path.cwd(), options.task)
-    if options.propose:
-        used = used_columns(found, available)
-        listing.metadata = read_metadata(available, used, lambda c: _column(frame, c))
-    return listing
-
-
-def _columns(frame: Any, name: str, options: Options) -> dict[str, str]:
-    """Return the names of the columns that are used, by role."""
-    available = list(map(str, frame.columns))
-    given = options.columns or {}
-    has_image = "image" in given or ("image" in available and "path" not in given)
-    needed = ("image" if has_image else "path", *options.missing(("label", "domain")))
-    optional = tuple(role for role in _OF_FRAMES if role not in needed)
-    return find_columns(available, options.columns, needed, name, optional=optional)
-
-
-def _column(frame: Any, column: str) -> list[Any]:
-    """Return the values of a column by the text of its name."""
-    return _values(frame[frame.columns[list(map(str, frame.columns)).index(column)]])
-
-
-def _values(series: Any) -> list[Any]:
-    """Return the values of a Series of pandas or polars."""
-    values: list[Any] = series.to_list()
-    return values
-
-
-def _are_names(paths: list[Any] | None) -> bool:
-    return (
-        paths is not None
-        and all(isinstance(path, str) for path in paths)
-        and len(set(paths)) == len(paths)
+    columns = {str(column): column for column in reversed(frame.columns)}  # the first of a name
+    table = SourceTable(
+        name, list(map(str, frame.columns)), lambda c: frame[columns[c]].to_list(), Path.cwd()
     )
+    found = table.find(options, table.content(options, "path"))
+    if "image" not in found:
+        return table.list(found, options)
+    images = table.values(found["image"])
+    if are_paths(images, name):
+        return table.list({**found, "path": found["image"]}, options)
+    paths = table.values(found["path"]) if "path" in found else []
+    if len(set(map(str, paths))) < len(images) or not all(isinstance(p, str) for p in paths):
+        paths = row_names(len(images))
+    return table.list(found, options, (paths, image_files(images, name, paths, options)))
+
+
+# --- images in memory as lossless files -----------------------------------------------------------
+
+_CHANNELS = (1, 3, 4)
+_ROUNDING = 1e-6  # floats from 0 to 1 may leave the range by their rounding
+
+
+def image_bytes(image: Any) -> bytes:
+    """Return the bytes of an image file with the pixels of an image.
+
+    Pixels become an uncompressed PPM file in RGB: the same pixels always give the same bytes.
+    Pillow images are converted as image files are. Bytes are those of a file already.
+
+    Raises
+    ------
+    UnreadableImageError
+        If it is not an image, or its pixels have another range than 0 to 255, or floats 0 to 1.
+    """
+    if isinstance(image, bytes | bytearray | memoryview):
+        return bytes(image)
+    if isinstance(image, Image.Image):
+        return _ppm(np.asarray(as_rgb(image)))
+    if isinstance(image, Mapping):
+        return _cell_bytes(image)
+    return _ppm(_rgb(_pixels(image)))
+
+
+def require_image(image: Any) -> None:
+    """Raise what :func:`image_bytes` would, if that shows without reading or decoding a file."""
+    if not isinstance(image, bytes | bytearray | memoryview | Image.Image | Mapping):
+        _pixels(image)
+
+
+def _pixels(image: Any) -> NDArray[np.uint8]:
+    return _channels_last(_as_uint8(_as_array(image)))
+
+
+def _as_uint8(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Convert pixels to 8 bits: integers from 0 to 255, or floats from 0 to 1.
+
+    Floats that are 8-bit values divided by 255, as of torchvision's ToTensor, become those values.
+    """
+    if pixels.dtype == np.uint8:
+        return pixels
+    if pixels.dtype.kind not in "iuf":
+        raise UnreadableImageError(f"pixels of type {pixels.dtype}; give them as uint8")
+    if not pixels.size:
+        return pixels.astype(np.uint8)
+    low, high = pixels.min(), pixels.max()
+    if pixels.dtype.kind == "f":
+        if not (low >= -_ROUNDING and high <= 1 + _ROUNDING):  # not: NaN
+            raise UnreadableImageError(
+                f"float pixels from {low:.3g} to {high:.3g}; give them as uint8, or as floats "
+                "from 0 to 1, before any normalisation"
+            )
+        wide = pixels if pixels.dtype == np.float64 else pixels.astype(np.float32)
+        levels: NDArray[np.uint8] = np.rint(wide * 255).astype(np.uint8)
+        return levels
+    if low < 0 or high > 255:
+        raise UnreadableImageError(
+            f"pixels of type {pixels.dtype} from {low} to {high}; give them as uint8, from 0 to 255"
+        )
+    return pixels.astype(np.uint8)
+
+
+def _as_array(image: Any) -> NDArray[Any]:
+    if type(image).__module__.partition(".")[0] == "torch":
+        image = image.detach().cpu()
+        if image.is_floating_point():
+            image = image.float() if image.element_size() < 4 else image  # bfloat16
+        image = image.numpy()
+    if not (isinstance(image, list | tuple) or hasattr(image, "__array__")):
+        raise UnreadableImageError(
+            f"{type(image).__name__} is not an image; give a Pillow image, an array of pixels, or "
+            "the bytes of an image file"
+        )
+    try:
+        return np.asarray(image)
+    except (ValueError, TypeError) as error:  # lists of several lengths
+        raise UnreadableImageError(
+            f"{type(image).__name__} is not an array of pixels (height, width, 3)"
+        ) from error
+
+
+def _channels_last(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return pixels as (height, width, channels); tensors of PyTorch have the channels first."""
+    shape = pixels.shape
+    if pixels.size and pixels.ndim == 2:
+        return pixels[..., np.newaxis]
+    first, last = (pixels.ndim == 3 and shape[axis] in _CHANNELS for axis in (0, -1))
+    if not pixels.size or not (first or last):
+        raise UnreadableImageError(
+            f"an array of shape {shape} is not an image; give (height, width), (height, width, 3) "
+            "or (3, height, width)"
+        )
+    if first and last:
+        raise UnreadableImageError(
+            f"an array of shape {shape} has its channels first or last; give a Pillow image"
+        )
+    return pixels if last else np.moveaxis(pixels, 0, -1)
+
+
+def _rgb(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    channels = pixels.shape[-1]
+    if channels == 4:
+        return np.asarray(as_rgb(Image.fromarray(np.ascontiguousarray(pixels))))
+    return np.broadcast_to(pixels, (*pixels.shape[:2], 3)) if channels == 1 else pixels
+
+
+def _ppm(rgb: NDArray[np.uint8]) -> bytes:
+    height, width = rgb.shape[:2]
+    return b"P6\n%d %d\n255\n" % (width, height) + rgb.tobytes()
+
+
+def _cell_bytes(cell: Mapping[str, Any]) -> bytes:
+    """Return the bytes of `{"bytes": …, "path": …}`, the form of Hugging Face's image columns."""
+    content, path = cell.get("bytes"), cell.get("path")
+    if content is not None:
+        return bytes(content)
+    if path is None:
+        raise UnreadableImageError("it has neither bytes nor a path")
+    location = parse_location(path)
+    if not isinstance(location, Url):
+        return read_bytes(location)
+    file = find_file(location)
+    if file is None:
+        raise UnreadableImageError(f"no such file: {path!r}", transient=True)
+    return read_bytes(RemoteImage(file))

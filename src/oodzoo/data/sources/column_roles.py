@@ -124,11 +124,6 @@ def split_columns(name: str, available: Sequence[str]) -> list[str]:
     return [part.strip() for part in name.split(SEPARATOR)]
 
 
-def used_columns(found: Mapping[str, str], available: Sequence[str]) -> list[str]:
-    """Return the columns of all roles that :func:`find_columns` has found."""
-    return [column for name in found.values() for column in split_columns(name, available)]
-
-
 def name_columns(roles: Iterable[str]) -> str:
     """How to name the columns of some roles, in the shell and in Python.
 
