@@ -15,8 +15,9 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -24,6 +25,7 @@ from typer.core import TyperCommand, TyperGroup
 import oodzoo
 from oodzoo.cli.terminal import Output, Terminal, discard, paragraph_on
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import Option
 from oodzoo.core.remote.location import url_of_path
 from oodzoo.core.text import did_you_mean, duration, printable
 
@@ -200,6 +202,8 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose first parameter is a Terminal.
 
+    A parameter that is annotated with a dataclass stands for the options that its fields declare.
+
     Adds `--json`, `--verbose`, `--quiet` and `--debug`, and turns exceptions into one line (of JSON
     with `--json`) and an exit code: 2 for an input error, 1 for an internal error, 130 for Ctrl-C.
 
@@ -213,6 +217,8 @@ def command(
     """
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
+        signature, kinds = with_options(body)
+
         @functools.wraps(body)
         def run(*, json: bool, verbose: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
             terminal = Terminal(json=json, quiet=quiet, verbose=verbose and not quiet)
@@ -221,6 +227,9 @@ def command(
             try:
                 with terminal:
                     _require_paths(arguments)
+                    for name, kind in kinds.items():
+                        given = {each.name: arguments.pop(each.name) for each in fields(kind)}
+                        arguments[name] = kind(**given)
                     body(terminal, **arguments)
                     terminal.detail(f"Done in {duration(time.perf_counter() - start)}.")
             except typer.Exit:
@@ -233,7 +242,7 @@ def command(
                 raise typer.Exit(_report_error(error, debug, json=json)) from None
 
         run.interrupted = interrupted  # type: ignore[attr-defined]
-        run.__signature__ = _with_common_options(body)  # type: ignore[attr-defined]
+        run.__signature__ = signature  # type: ignore[attr-defined]
         group.command(name, cls=cls, epilog=f"Example: {example}")(run)
         return body
 
@@ -247,17 +256,49 @@ class _Said(int):
     """
 
 
-_COMMON = (("json", Json), ("verbose", Verbose), ("quiet", Quiet), ("debug", Debug))
+COMMON = {"json": Json, "verbose": Verbose, "quiet": Quiet, "debug": Debug}
+"""Options that every command has."""
 
 
-def _with_common_options(body: Callable[..., None]) -> inspect.Signature:
+def with_options(body: Callable[..., None]) -> tuple[inspect.Signature, dict[str, Any]]:
+    """The signature of a command for the parser, and its parameters that several options set.
+
+    Fields take the place of a parameter that is annotated with a dataclass.
+    """
     signature = inspect.signature(body, eval_str=True)
-    common = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
-        for name, option in _COMMON
+    kinds: dict[str, Any] = {}
+    shown: list[tuple[str, Any, Any]] = []
+    for name, parameter in list(signature.parameters.items())[1:]:
+        if is_dataclass(kind := parameter.annotation):
+            kinds[name] = kind
+            hints = get_type_hints(kind, include_extras=True)
+            shown += [
+                (each.name, each.default, _declared(each.name, hints)) for each in fields(kind)
+            ]
+        else:
+            shown.append((name, parameter.default, kind))
+    shown += [(name, False, option) for name, option in COMMON.items()]
+    parameters = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        )
+        for name, default, annotation in shown
     ]
-    own = list(signature.parameters.values())[1:]
-    return signature.replace(parameters=[*own, *common])
+    return signature.replace(parameters=parameters), kinds
+
+
+def _declared(name: str, hints: dict[str, Any]) -> Any:
+    """The annotation of a field as the parser takes it."""
+    kind, option = get_args(hints[name])
+    if not isinstance(option, Option):
+        return hints[name]
+    info = typer.Option(
+        f"--{name.replace('_', '-')}",
+        help=option.help,
+        metavar=option.metavar,
+        show_default=option.default or True,
+    )
+    return Annotated[option.type or kind, info]
 
 
 def _require_paths(arguments: dict[str, Any]) -> None:
@@ -423,7 +464,7 @@ def _no_such(kind: str, name: str, meant: str) -> str:
 
 def _meant_option(name: str, context: Any) -> str:
     """Suggest an option, compared without its dashes, which all of them have."""
-    of_commands = {f"--{option}" for option, _ in _COMMON} | {"-v", "-q"}
+    of_commands = {f"--{option}" for option in COMMON} | {"-v", "-q"}
     if context.parent is None and name in of_commands:
         return "write it after the command"
     known = {

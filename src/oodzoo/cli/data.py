@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,19 +11,10 @@ import typer
 from oodzoo.cli.app import command
 from oodzoo.cli.domains import announce_proposed, show_proposals
 from oodzoo.cli.inputs import announce_remote, select_zoo, show_models
-from oodzoo.cli.options import (
-    ZOO_HELP,
-    ColumnsOption,
-    DataArgument,
-    DomainsOption,
-    LicenceOption,
-    MaxParametersOption,
-    RootOption,
-    TaskOption,
-    open_data,
-)
+from oodzoo.cli.options import ZOO_HELP, DataArgument, DataOptions, open_data
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError, NoDomainsError
+from oodzoo.core.options import ZooLimits
 from oodzoo.core.text import count
 
 if TYPE_CHECKING:
@@ -172,10 +164,7 @@ def _largest_and_smallest(rows: Mapping[str, list[int]]) -> list[list[object]]:
 def data(
     terminal: Terminal,
     source: DataArgument,
-    root: RootOption = None,
-    columns: ColumnsOption = None,
-    task: TaskOption = None,
-    domains: DomainsOption = None,
+    options: DataOptions,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only count; do not open the images.")
     ] = False,
@@ -190,7 +179,7 @@ def data(
     """Count the images of each domain and class, label or number, and report problems."""
     if quick and store is not None:
         raise InputError("--store compares the images, --quick does not open them; give one")
-    dataset = _opened(terminal, source, root, columns, domains, task)
+    dataset = _opened(terminal, source, options)
     summary = _summary(terminal, dataset, quick)
     terminal.table(*summary.table())
     terminal.line("")
@@ -212,26 +201,19 @@ def data(
     terminal.document(document)
 
 
-def _opened(
-    terminal: Terminal,
-    source: str,
-    root: str | None,
-    columns: str | None,
-    domains: str | None,
-    task: str | None,
-) -> ImageDomains:
+def _opened(terminal: Terminal, source: str, options: DataOptions) -> ImageDomains:
     """Open the data set; if it has no domains, show what could be proposed."""
     try:
-        dataset = open_data(source, root, columns, domains, task)
+        dataset = open_data(source, options)
     except NoDomainsError as error:
-        if domains is not None:
+        if options.domains is not None:
             raise
         terminal.warn(str(error).partition(";")[0])
-        domains = "propose"
-        dataset = open_data(source, root, columns, domains, task)
-    if domains is not None:
+        options = replace(options, domains="propose")
+        dataset = open_data(source, options)
+    if options.domains is not None:
         show_proposals(terminal, dataset.proposals, dataset.domains_proposed)
-        announce_proposed(terminal.line, dataset, domains)
+        announce_proposed(terminal.line, dataset, options.domains)
     return dataset
 
 
@@ -253,14 +235,13 @@ def models(
     source: Annotated[
         str | None, typer.Option(help="Only models from this source, e.g. timm.")
     ] = None,
-    max_parameters: MaxParametersOption = None,
     pretraining: Annotated[
         str | None, typer.Option(help="Only models whose pre-training mentions this.")
     ] = None,
-    licence: LicenceOption = None,
+    *,
+    limits: ZooLimits,
 ) -> None:
     """List the models of a zoo, and which of them must be downloaded."""
-    from oodzoo.core.errors import InputError
     from oodzoo.zoo import load_zoo, zoo_names
     from oodzoo.zoo.sources import source_kinds
     from oodzoo.zoo.zoos import filter_models, missing
@@ -268,7 +249,7 @@ def models(
     if source is not None and source not in source_kinds():
         raise InputError(f"unknown source {source!r}; expected one of {', '.join(source_kinds())}")
     specs = filter_models(load_zoo(zoo), pattern=name, source=source, pretraining=pretraining)
-    models = select_zoo(terminal, specs, licence, max_parameters)
+    models = select_zoo(terminal, specs, limits)
     documents = show_models(terminal, models)
     absent = missing(zoo) if zoo in zoo_names() else []
     for entry in absent:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oodzoo.cli.app import STORE_VALID, command
-from oodzoo.cli.options import LogFileOption, ScoreOption, StoreArgument, listeners, listening
+from oodzoo.cli.options import LogOptions, ScoreOption, SeedOption, StoreArgument, listening
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, typed
@@ -46,8 +46,9 @@ def domains(
     ] = None,
     score: ScoreOption = "unseen",
     rank: Annotated[bool, typer.Option(help="Rank the models by each proposal.")] = True,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    log_file: LogFileOption = None,
+    seed: SeedOption = 0,
+    *,
+    log: LogOptions,
 ) -> None:
     """Propose domains by columns and clusters, and show how far the ranking depends on them."""
     from oodzoo.ranking.proposing import propose_domains
@@ -60,7 +61,7 @@ def domains(
         _use(terminal, store, use, names, seed)
         return
     opened = FeatureStore(store)
-    with listening(terminal, "Ranking", listeners(log_file)) as listener:
+    with listening(terminal, "Ranking", log.listeners()) as listener:
         found = propose_domains(
             opened,
             models=names,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,35 +11,28 @@ import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
-    COMPUTE_DEVICES_HELP,
     ZOO_HELP,
-    AddressOption,
-    ColumnsOption,
-    EngineOption,
-    LicenceOption,
-    LogFileOption,
-    MaxModelsOption,
-    MaxMsOption,
-    MaxParametersOption,
-    MLflowOption,
+    BaselinesOption,
     ProtocolOption,
     PublishedOption,
-    RootOption,
     ScoreOption,
+    SearchSpaceOption,
+    SeedOption,
     StoreArgument,
-    TensorBoardOption,
+    TableOptions,
     TopKOption,
+    TrackingOptions,
     compute_device,
-    listeners,
     listening,
     open_data,
     rates_of,
     top_k_of,
-    warn_of_constraints,
+    warn_of_limits,
 )
 from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import DEVICE, Compute, Limits
 from oodzoo.core.text import duration, time_per_image
 
 if TYPE_CHECKING:
@@ -48,35 +42,19 @@ if TYPE_CHECKING:
 _MOST_OUTPUTS = 20
 
 
-@command("evaluate", example="oodzoo evaluate features/ --top-k 1,3,5,7", interrupted=MODELS_CACHED)
-def evaluate(
-    terminal: Terminal,
-    store: StoreArgument,
-    top_k: TopKOption = "3",
-    protocol: ProtocolOption = "fast",
-    score: ScoreOption = "unseen",
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of repetitions with different splits, for standard errors.",
-            show_default="1 for fast, 3 for domainbed",
-        ),
-    ] = None,
+@dataclass(frozen=True)
+class SearchOptions:
+    """DomainBed's search; None if not given."""
+
     draws: Annotated[
         int | None,
         typer.Option(help="domainbed only: number of hyper-parameter draws.", show_default="10"),
-    ] = None,
+    ] = None
     steps: Annotated[
         int | None,
         typer.Option(help="domainbed only: number of training steps.", show_default="5001"),
-    ] = None,
-    search_space: Annotated[
-        str | None,
-        typer.Option(
-            help="domainbed only: distribution of the draws, default or DomainNet.",
-            show_default="default",
-        ),
-    ] = None,
+    ] = None
+    search_space: SearchSpaceOption = None
     selection: Annotated[
         str | None,
         typer.Option(
@@ -85,12 +63,122 @@ def evaluate(
             "leave-one-domain-out or oracle; all three are shown side by side.",
             show_default="leave-one-domain-out",
         ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    baselines: Annotated[
+    ] = None
+
+    def given(self, protocol: str) -> dict[str, Any]:
+        """The options that are given; another protocol has none."""
+        found = {name: value for name, value in vars(self).items() if value is not None}
+        if protocol == "fast" and found:
+            option = next(iter(found)).replace("_", "-")
+            raise InputError(f"--{option} is only used with --protocol domainbed; leave it out")
+        return found
+
+
+@dataclass(frozen=True)
+class TuneOptions(TableOptions):
+    """Whether to fine-tune, and how."""
+
+    tune: Annotated[
         bool,
-        typer.Option(help="Also evaluate single models, random features and other scores."),
-    ] = True,
+        typer.Option(
+            "--tune",
+            help="Also fine-tune the top model without each test domain; needs --data.",
+        ),
+    ] = False
+    data: Annotated[
+        str | None,
+        typer.Option("--data", metavar="DATA", help="With --tune: the images of the store."),
+    ] = None
+    zoo: Annotated[
+        str | None,
+        typer.Option(
+            help=f"With --tune: new location of the models, if they moved. {ZOO_HELP}",
+        ),
+    ] = None
+    tune_steps: Annotated[
+        int | None,
+        typer.Option(help="With --tune: steps of each training run.", show_default="300"),
+    ] = None
+    learning_rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE,…",
+            help="With --tune: learning rate; one of several is chosen on left-out domains.",
+            show_default="1e-4,1e-3",
+        ),
+    ] = None
+    lora: Annotated[
+        int | None,
+        typer.Option(
+            metavar="RANK", help="With --tune: train LoRA adapters of this rank, not all weights."
+        ),
+    ] = None
+    max_hours: Annotated[
+        float | None,
+        typer.Option(
+            help="With --tune: refuse to start a training that would take longer.",
+            show_default="3 on the CPU",
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        for option, value, needed in (
+            ("--data", self.data, "--tune" if not self.tune else None),
+            ("--root", self.root, "--data" if self.data is None else None),
+            ("--columns", self.columns, "--data" if self.data is None else None),
+        ):
+            if value is not None and needed is not None:
+                raise InputError(f"{option} {value!r} is only used with {needed}; leave it out")
+
+    @property
+    def settings(self) -> TuneSettings | bool:
+        """The settings of fine-tuning; False without it."""
+        from oodzoo.tuning.problem import TuneSettings
+
+        rates = None if self.learning_rate is None else tuple(rates_of(self.learning_rate))
+        given = {
+            "tune-steps": ("steps", self.tune_steps),
+            "learning-rate": ("learning_rates", rates),
+            "lora": ("lora", self.lora),
+        }
+        settings: dict[str, Any] = {}
+        for option, (name, value) in given.items():
+            if value is None:
+                continue
+            if not self.tune:
+                raise InputError(f"--{option} is only used with --tune; leave it out")
+            settings[name] = value
+        return TuneSettings(**settings) if self.tune else False
+
+
+@dataclass(frozen=True)
+class EvaluationCompute(Compute):
+    """Where to train heads, and to fine-tune."""
+
+    device: Annotated[
+        str | None,
+        replace(DEVICE, default="cpu; with --tune, the fastest one to fine-tune on"),
+    ] = None
+
+
+@command("evaluate", example="oodzoo evaluate features/ --top-k 1,3,5,7", interrupted=MODELS_CACHED)
+def evaluate(
+    terminal: Terminal,
+    store: StoreArgument,
+    top_k: TopKOption = "3",
+    protocol: ProtocolOption = "fast",
+    score: ScoreOption = "unseen",
+    *,
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of repetitions with different splits, for standard errors.",
+            show_default="1 for fast, 3 for domainbed",
+        ),
+    ] = None,
+    search: SearchOptions,
+    seed: SeedOption = 0,
+    baselines: BaselinesOption = True,
     peers: Annotated[
         str | None,
         typer.Option(
@@ -106,69 +194,12 @@ def evaluate(
             help="Also evaluate pools that know the unlabelled images of each test domain.",
         ),
     ] = False,
-    max_models: MaxModelsOption = None,
-    max_ms: MaxMsOption = None,
-    max_parameters: MaxParametersOption = None,
-    licence: LicenceOption = None,
+    limits: Limits,
     published: PublishedOption = None,
-    tune: Annotated[
-        bool,
-        typer.Option(
-            "--tune",
-            help="Also fine-tune the top model without each test domain; needs --data.",
-        ),
-    ] = False,
-    data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="DATA", help="With --tune: the images of the store."),
-    ] = None,
-    root: RootOption = None,
-    columns: ColumnsOption = None,
-    zoo: Annotated[
-        str | None,
-        typer.Option(
-            help=f"With --tune: new location of the models, if they moved. {ZOO_HELP}",
-        ),
-    ] = None,
-    tune_steps: Annotated[
-        int | None,
-        typer.Option(help="With --tune: steps of each training run.", show_default="300"),
-    ] = None,
-    learning_rate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RATE,…",
-            help="With --tune: learning rate; one of several is chosen on left-out domains.",
-            show_default="1e-4,1e-3",
-        ),
-    ] = None,
-    lora: Annotated[
-        int | None,
-        typer.Option(
-            metavar="RANK", help="With --tune: train LoRA adapters of this rank, not all weights."
-        ),
-    ] = None,
-    max_hours: Annotated[
-        float | None,
-        typer.Option(
-            help="With --tune: refuse to start a training that would take longer.",
-            show_default="3 on the CPU",
-        ),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            help=COMPUTE_DEVICES_HELP,
-            show_default="cpu; with --tune, the fastest one to fine-tune on",
-        ),
-    ] = None,
-    engine: EngineOption = "local",
-    address: AddressOption = None,
+    tuning: TuneOptions,
+    compute: EvaluationCompute,
     out: OutFileOption = None,
-    log_file: LogFileOption = None,
-    mlflow: MLflowOption = None,
-    tensorboard: TensorBoardOption = None,
+    tracking: TrackingOptions,
 ) -> None:
     """Evaluate single models and their combinations, and recommend one.
 
@@ -183,20 +214,12 @@ def evaluate(
     compared: bool | list[str] = baselines
     if baselines and peers is not None:
         compared = list(scores.names()) if peers == "all" else peers.split(",")
-    _require_used(tune, data, root, columns)
-    search = _search(
-        protocol, draws=draws, steps=steps, search_space=search_space, selection=selection
-    )
-    tuning = _tuning(
-        tune,
-        steps=tune_steps,
-        learning_rates=None if learning_rate is None else tuple(rates_of(learning_rate)),
-        lora=lora,
-    )
+    searched, tune = search.given(protocol), tuning.settings
     opened = FeatureStore(store)
-    numbers = top_k_of(top_k)
-    models = warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
-    others = listeners(log_file, mlflow, tensorboard)
+    data, numbers = tuning.data, top_k_of(top_k)
+    on_cpu = (compute.device or "").split(",")[0].strip() == "cpu"
+    models = warn_of_limits(terminal, opened, limits)
+    others = tracking.listeners()
     with listening(terminal, "Evaluating", others) as listener:
         result = evaluate_store(
             opened,
@@ -204,72 +227,30 @@ def evaluate(
             protocol=protocol,  # type: ignore[arg-type]
             score=score,
             trials=trials,
-            **search,
+            **searched,
             seed=seed,
             baselines=compared,
             with_target=with_target,
-            max_models=max_models,
-            max_ms=max_ms,
-            max_parameters=max_parameters,
-            licence=licence,
+            **vars(limits),
             published=published,
-            tune=tuning,
-            data=None if data is None else open_data(data, root, columns, None, opened.task.kind),
-            zoo=zoo,
-            max_hours=max_hours,
-            tune_device=tune_device(device) if tune else None,
-            device=None if device is None else compute_device(device),
-            engine=engine,
-            address=address,
+            tune=tune,
+            data=None if data is None else open_data(data, tuning, opened.task.kind),
+            zoo=tuning.zoo,
+            max_hours=tuning.max_hours,
+            # cpu means NumPy for arrays, but must still be passed to fine-tuning
+            tune_device="cpu" if tuning.tune and on_cpu else None,
+            device=compute_device(compute.device),
+            engine=compute.engine,
+            address=compute.address,
             listener=listener,
         )
     show_evaluation(terminal, result)
     options = {
         "score": score,
         "models": list(models),
-        "max_models": max_models,
-        "max_ms": max_ms,
-        "max_parameters": max_parameters,
-        "licence": licence,
+        **vars(limits),
     }
     show_document(terminal, result.to_dict(), opened, out, options)
-
-
-def tune_device(device: str | None) -> str | None:
-    """`--device cpu` means NumPy for arrays, but must still be passed to fine-tuning."""
-    return "cpu" if device is not None and device.split(",")[0].strip() == "cpu" else None
-
-
-def _require_used(tune: bool, data: str | None, root: str | None, columns: str | None) -> None:
-    """Reject options that nothing would use."""
-    for option, value, needed in (
-        ("--data", data, "--tune" if not tune else None),
-        ("--root", root, "--data" if data is None else None),
-        ("--columns", columns, "--data" if data is None else None),
-    ):
-        if value is not None and needed is not None:
-            raise InputError(f"{option} {value!r} is only used with {needed}; leave it out")
-
-
-def _search(protocol: str, **given: Any) -> dict[str, Any]:
-    """The options of DomainBed's search that are given; another protocol has none."""
-    search = {name: value for name, value in given.items() if value is not None}
-    if protocol == "fast" and search:
-        option = next(iter(search)).replace("_", "-")
-        raise InputError(f"--{option} is only used with --protocol domainbed; leave it out")
-    return search
-
-
-def _tuning(tune: bool, **given: Any) -> TuneSettings | bool:
-    """The settings of fine-tuning; False without it."""
-    from oodzoo.tuning.problem import TuneSettings
-
-    settings = {name: value for name, value in given.items() if value is not None}
-    if not tune and settings:
-        name = next(iter(settings))
-        option = {"steps": "tune-steps", "learning_rates": "learning-rate"}.get(name, name)
-        raise InputError(f"--{option} is only used with --tune; leave it out")
-    return TuneSettings(**settings) if tune else False
 
 
 def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:

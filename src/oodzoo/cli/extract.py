@@ -23,37 +23,26 @@ from oodzoo.cli.inputs import (
 )
 from oodzoo.cli.options import (
     ZOO_HELP,
-    AddressOption,
-    BudgetOption,
-    ClassNamesOption,
     ColumnsOption,
     DataArgument,
-    DeviceOption,
-    DomainsOption,
+    DataOptions,
     DtypeOption,
-    EngineOption,
-    LicenceOption,
     LimitOption,
-    LogFileOption,
-    MaxParametersOption,
-    MLflowOption,
+    ModelCompute,
     NewStoreOption,
     PrecisionOption,
-    PromptOption,
-    PromptsOption,
-    RaceOption,
-    RootOption,
+    PromptOptions,
+    RaceOptions,
     TaskOption,
-    TensorBoardOption,
+    TrackingOptions,
     UnlabelledOption,
     ZooOption,
-    listeners,
     open_data,
-    prompts_of,
 )
 from oodzoo.cli.terminal import WIDTH, Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener, Progress
+from oodzoo.core.options import ZooLimits
 from oodzoo.core.remote.location import is_url
 from oodzoo.core.text import count
 
@@ -75,13 +64,9 @@ def extract(
     source: DataArgument,
     zoo: ZooOption,
     store: NewStoreOption,
-    licence: LicenceOption = None,
-    max_parameters: MaxParametersOption = None,
-    root: RootOption = None,
-    columns: ColumnsOption = None,
-    task: TaskOption = None,
-    domains: DomainsOption = None,
-    device: DeviceOption = "auto",
+    limits: ZooLimits,
+    options: DataOptions,
+    compute: ModelCompute,
     batch_size: Annotated[str, typer.Option(help="Images in one forward pass, or auto.")] = "auto",
     precision: PrecisionOption = "float32",
     dtype: DtypeOption = "float32",
@@ -91,13 +76,9 @@ def extract(
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
     unlabelled: UnlabelledOption = None,
-    class_names: ClassNamesOption = None,
-    prompt: PromptOption = None,
-    prompts: PromptsOption = None,
-    race: RaceOption = False,
-    budget: BudgetOption = None,
-    engine: EngineOption = "local",
-    address: AddressOption = None,
+    *,
+    texts: PromptOptions,
+    early: RaceOptions,
     shard: Annotated[
         str | None,
         typer.Option(
@@ -112,12 +93,9 @@ def extract(
             "--dry-run", help="List the models, what must be downloaded, and the images; then end."
         ),
     ] = False,
-    log_file: LogFileOption = None,
-    mlflow: MLflowOption = None,
-    tensorboard: TensorBoardOption = None,
+    tracking: TrackingOptions,
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""
-    from oodzoo.core.options import Compute
     from oodzoo.core.remote.location import parse_location
     from oodzoo.extraction.config import ExtractionConfig
     from oodzoo.extraction.engines import open_engine, parse_part
@@ -125,29 +103,30 @@ def extract(
     from oodzoo.ranking.policy import parse_budget
     from oodzoo.ranking.racing import Race, run_race
 
-    seconds = None if budget is None else parse_budget(budget)
-    if shard is not None and (race or budget is not None):
+    seconds = None if early.budget is None else parse_budget(early.budget)
+    raced_for = early.race or seconds is not None
+    if shard is not None and raced_for:
         raise InputError(
             f"--shard {shard} does a part of the work, but a race compares all models; leave out "
             "one of them"
         )
     part = None if shard is None else parse_part(shard)
     config = ExtractionConfig(
-        device,
+        compute.device,
         _batch_size(batch_size),
         precision,
         dtype,
         on_error,  # type: ignore[arg-type]
-        prompts_of(class_names, prompt, prompts),
+        texts.read(),
     )
-    others = listeners(log_file, mlflow, tensorboard)
-    specs = open_zoo(zoo, None if dry_run else engine)
-    dataset = open_data(source, root, columns, domains, task)
-    announce_proposed(terminal.say, dataset, domains)
+    others = tracking.listeners()
+    specs = open_zoo(zoo, None if dry_run else compute.engine)
+    dataset = open_data(source, options)
+    announce_proposed(terminal.say, dataset, options.domains)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     targets = open_unlabelled(unlabelled or [])
-    models = select_zoo(terminal, specs, licence, max_parameters)
+    models = select_zoo(terminal, specs, limits)
     if dry_run:
         _show_plan(terminal, models, len(dataset) + sum(map(len, targets)), store)
         return
@@ -159,7 +138,7 @@ def extract(
     for issue in dataset.leaks(targets):
         terminal.warn(str(issue))
     with (
-        open_engine(Compute(device, engine, address), part) as opened_engine,
+        open_engine(compute, part) as opened_engine,
         extraction_progress(terminal) as bars,
     ):
         listening = [bars, *others]
@@ -169,7 +148,7 @@ def extract(
             opened, done = extract_part(
                 dataset, members, store, config, part, listener=listening, unlabelled=targets
             )
-        elif race or seconds is not None:
+        elif raced_for:
             raced = run_race(
                 dataset,
                 members,

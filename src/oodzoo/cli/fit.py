@@ -12,31 +12,23 @@ from oodzoo.cli.extract import TargetOption, stored_target
 from oodzoo.cli.options import (
     TOP_K_HELP,
     ZOO_HELP,
-    AddressOption,
-    ComputeDevicesOption,
-    EngineOption,
-    LicenceOption,
-    LogFileOption,
-    MaxModelsOption,
-    MaxMsOption,
-    MaxParametersOption,
+    ArrayCompute,
     MethodOption,
-    MLflowOption,
     PredictorArgument,
     ScoreOption,
     StoreArgument,
-    TensorBoardOption,
     ThresholdOption,
+    TrackingOptions,
     compute_device,
-    listeners,
     listening,
     top_k_of,
-    warn_of_constraints,
+    warn_of_limits,
 )
 from oodzoo.cli.results import FromOption, read_decision
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events
+from oodzoo.core.options import Limits
 from oodzoo.core.remote.location import parse_location
 from oodzoo.core.text import count, typed
 
@@ -72,25 +64,18 @@ def fit(
     ] = None,
     score: ScoreOption = "unseen",
     target: TargetOption = None,
-    max_models: MaxModelsOption = None,
-    max_ms: MaxMsOption = None,
-    max_parameters: MaxParametersOption = None,
-    licence: LicenceOption = None,
+    *,
+    limits: Limits,
     method: MethodOption = "consistent",
     threshold: ThresholdOption = None,
     zoo: Annotated[
         str | None,
         typer.Option(help=f"New location of the models, if they moved. {ZOO_HELP}"),
     ] = None,
-    device: ComputeDevicesOption = "cpu",
-    engine: EngineOption = "local",
-    address: AddressOption = None,
-    log_file: LogFileOption = None,
-    mlflow: MLflowOption = None,
-    tensorboard: TensorBoardOption = None,
+    compute: ArrayCompute,
+    tracking: TrackingOptions,
 ) -> None:
     """Train a predictor on all domains of a feature store and save it with its models."""
-    from oodzoo.core.options import Compute
     from oodzoo.predictor import fit as fit_store
     from oodzoo.predictor.fitting import require_fittable
     from oodzoo.predictor.remote import require_free_location
@@ -104,10 +89,7 @@ def fit(
         "top_k": number,
         "models": None if models is None else [name.strip() for name in models.split(",")],
         "score": score,
-        "max_models": max_models,
-        "max_ms": max_ms,
-        "max_parameters": max_parameters,
-        "licence": licence,
+        **vars(limits),
         "method": method,
         "threshold": threshold,
     }
@@ -120,12 +102,13 @@ def fit(
             "--models, or add --choose pool"
         )
     if models is None:
-        warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
-    others = listeners(log_file, mlflow, tensorboard)
+        warn_of_limits(terminal, opened, limits)
+    others = tracking.listeners()
     if target is not None:
-        Compute(device, engine, address)  # before its images are extracted
-        require_fittable(opened, **asked)
-        target = stored_target(terminal, store, target, asked.get("score", score), zoo, device)
+        require_fittable(opened, **asked)  # before its images are extracted
+        target = stored_target(
+            terminal, store, target, asked.get("score", score), zoo, compute.device
+        )
         opened = FeatureStore(store)  # it may have been added
     with listening(terminal, "Fitting", others) as listener:
         predictor = fit_store(
@@ -133,9 +116,9 @@ def fit(
             **asked,
             target=target,
             zoo=zoo,
-            device=compute_device(device),
-            engine=engine,
-            address=address,
+            device=compute_device(compute.device),
+            engine=compute.engine,
+            address=compute.address,
             listener=listener,
         )
     predictor.save(out)

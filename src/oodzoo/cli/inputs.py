@@ -10,6 +10,7 @@ import typer
 
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import ZooLimits
 from oodzoo.core.text import count, file_size, typed
 
 if TYPE_CHECKING:
@@ -50,15 +51,17 @@ def open_zoo(zoo: str, engine: str | None) -> list[ModelSpec]:
 def select_zoo(
     terminal: Terminal,
     specs: Sequence[ModelSpec],
-    licence: str | None = None,
-    max_parameters: str | None = None,
+    limits: ZooLimits,
 ) -> list[ListedModel]:
-    """Keep the models that meet the constraints; a progress bar shows how far counting is."""
+    """Keep the models that are within the limits; a progress bar shows how far counting is."""
     from oodzoo.zoo.listing import select_models
 
     with terminal.progress("Count parameters") as progress:
         return select_models(
-            specs, licence=licence, max_parameters=max_parameters, progress=progress
+            specs,
+            licence=limits.licence,
+            max_parameters=limits.max_parameters,
+            progress=progress,
         )
 
 

@@ -1,17 +1,22 @@
-"""Arguments and options that several commands share, and what listens to a command."""
+"""Options that several commands share, each declared once, and what listens to a command.
+
+A parameter of a command that is annotated with one of the dataclasses stands for their fields, see
+:func:`oodzoo.cli.app.command`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listener, Log, Progress
+from oodzoo.core.options import DEVICE, Compute, Limits
 from oodzoo.core.text import duration
 
 if TYPE_CHECKING:
@@ -45,9 +50,10 @@ PredictorArgument = Annotated[
         help="Folder or URL of a predictor, written by oodzoo fit, or folder of a run.",
     ),
 ]
-RootOption = Annotated[
-    str | None, typer.Option(help="Folder or URL that the paths of a table are relative to.")
-]
+
+# --- data -----------------------------------------------------------------------------------------
+
+
 ColumnsOption = Annotated[
     str | None,
     typer.Option(
@@ -65,15 +71,71 @@ TaskOption = Annotated[
         "(several labels per sample); by default, what they look like.",
     ),
 ]
-DomainsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--domains",
-        metavar="DOMAINS",
-        help="Data without domains: propose (the best column), one (a single domain), or a column "
-        "(column:camera, column:taken:year).",
-    ),
-]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How a table of samples is read."""
+
+    root: Annotated[
+        str | None, typer.Option(help="Folder or URL that the paths of a table are relative to.")
+    ] = None
+    columns: ColumnsOption = None
+
+    @property
+    def mapping(self) -> dict[str, Any] | None:
+        """The value of --columns."""
+        from oodzoo.data.sources.column_roles import parse_columns
+
+        return None if self.columns is None else parse_columns(self.columns)
+
+
+@dataclass(frozen=True)
+class DomainOptions(TableOptions):
+    """How a table is read, and its domains."""
+
+    domains: Annotated[
+        str | None,
+        typer.Option(
+            "--domains",
+            metavar="DOMAINS",
+            help="Data without domains: propose (the best column), one (a single domain), or a "
+            "column (column:camera, column:taken:year).",
+        ),
+    ] = None
+
+    def require_request(self) -> None:
+        """Reject a value of --domains that is none."""
+        from oodzoo.data.proposals import is_request
+
+        if self.domains is not None and not is_request(self.domains):
+            raise InputError(f"--domains must be propose, one or column:NAME, got {self.domains!r}")
+
+
+@dataclass(frozen=True)
+class _TaskOptions(TableOptions):
+    task: TaskOption = None
+
+
+@dataclass(frozen=True)
+class DataOptions(DomainOptions, _TaskOptions):
+    """How a data set is read."""
+
+
+def open_data(source: str, options: TableOptions, task: str | None = None) -> ImageDomains:
+    """Open the data set that DATA, --root, --columns, --domains and --task name."""
+    from oodzoo.data.dataset import ImageDomains
+
+    domains = None
+    if isinstance(options, DomainOptions):
+        options.require_request()
+        domains = options.domains
+    if isinstance(options, DataOptions):
+        task = options.task
+    mapping, root = options.mapping, options.root
+    return ImageDomains(source, root=root, columns=mapping, domains=domains, task=task)
+
+
 UnlabelledOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -82,31 +144,101 @@ UnlabelledOption = Annotated[
         help="Images without labels, as a domain of their own; FOLDER or NAME=FOLDER, repeatable.",
     ),
 ]
-ClassNamesOption = Annotated[
-    str | None,
-    typer.Option(
-        "--class-names",
-        metavar="TEXTS|FILE",
-        help="Text of each class (n01=dog,n02=cat), for zero-shot predictions of CLIP-like models; "
-        "or a file with a line for each. By default the classes, with underscores as blanks.",
-    ),
+LimitOption = Annotated[
+    int | None, typer.Option(help="Use only this many images, stratified by domain and class.")
 ]
-PromptOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--prompt",
-        metavar="TEMPLATE",
-        help="Template for these texts, 'a photo of a {}.'; repeatable. By default some of CLIP's.",
-    ),
-]
-PromptsOption = Annotated[
-    Path | None,
-    typer.Option("--prompts", metavar="FILE", help="File with a template on each line."),
-]
+SeedOption = Annotated[int, typer.Option(help="Random seed.")]
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    """Texts of classes, for zero-shot predictions."""
+
+    class_names: Annotated[
+        str | None,
+        typer.Option(
+            "--class-names",
+            metavar="TEXTS|FILE",
+            help="Text of each class (n01=dog,n02=cat), for zero-shot predictions of CLIP-like "
+            "models; or a file with a line for each. By default the classes, with underscores as "
+            "blanks.",
+        ),
+    ] = None
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prompt",
+            metavar="TEMPLATE",
+            help="Template for these texts, 'a photo of a {}.'; repeatable. By default some of "
+            "CLIP's.",
+        ),
+    ] = None
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", metavar="FILE", help="File with a template on each line."),
+    ] = None
+
+    def read(self) -> Prompts:
+        from oodzoo.zoo.prompts import Prompts, parse_class_names, read_prompts
+
+        if self.prompt and self.prompts is not None:
+            raise InputError(
+                f"--prompt {self.prompt[0]!r} and --prompts {str(self.prompts)!r} both give "
+                "templates; leave one out"
+            )
+        names = None if self.class_names is None else parse_class_names(self.class_names)
+        if self.prompts is not None:
+            return Prompts(names, read_prompts(self.prompts))
+        return Prompts(names, tuple(self.prompt) if self.prompt else None)
+
+
+# --- models ---------------------------------------------------------------------------------------
+
 ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
 NewStoreOption = Annotated[
     str, typer.Option("--store", help="Folder or URL of the feature store; created if missing.")
 ]
+
+
+@dataclass(frozen=True)
+class RaceOptions:
+    """Whether models are dropped early."""
+
+    race: Annotated[
+        bool,
+        typer.Option(
+            "--race", help="Drop models early, after a look at a sample: about 35 % of the time."
+        ),
+    ] = False
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION",
+            help="Race within this time for the extraction, such as 30m or 1h30m.",
+        ),
+    ] = None
+
+
+def warn_of_left_out(terminal: Terminal, left_out: Mapping[str, str], what: str) -> None:
+    """Warn of models that are left out, by their reasons; `what` says what is not done to them."""
+    for reason in dict.fromkeys(left_out.values()):
+        names = [repr(name) for name, why in left_out.items() if why == reason]
+        subject = f"model {names[0]} is" if len(names) == 1 else f"models {', '.join(names)} are"
+        terminal.warn(f"{subject} not {what}: {reason}")
+
+
+def warn_of_limits(terminal: Terminal, store: FeatureStore, limits: Limits) -> tuple[str, ...]:
+    """Return the models that are within the limits; warn of the others, before the work."""
+    from oodzoo.extraction.source import StoreSource
+    from oodzoo.ranking.constraints import apply
+
+    models, left_out = apply(StoreSource(store), limits)
+    warn_of_left_out(terminal, left_out, "used")
+    return models
+
+
+# --- where to compute -----------------------------------------------------------------------------
+
 DeviceOption = Annotated[
     str,
     typer.Option(
@@ -114,49 +246,45 @@ DeviceOption = Annotated[
         "all (GPUs): a process each."
     ),
 ]
-EngineOption = Annotated[
-    str, typer.Option(help="Where tasks run: local (this machine), or ray (a cluster).")
-]
-AddressOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="HOST:PORT",
-        help="An existing Ray cluster; by default that of RAY_ADDRESS, or this machine alone.",
-    ),
-]
 ComputeOption = Annotated[
     str,
     typer.Option("--device", help="Compute device: cpu (NumPy) or cuda (PyTorch)."),
 ]
-COMPUTE_DEVICES_HELP = (
-    "Compute device: cpu (NumPy) or cuda (PyTorch); several, as cuda:0,cuda:1, or all (GPUs): a "
-    "process each."
-)
-ComputeDevicesOption = Annotated[str, typer.Option("--device", help=COMPUTE_DEVICES_HELP)]
+BatchSizeOption = Annotated[
+    int | None,
+    typer.Option(help="Images in one forward pass; chosen for the device if not given."),
+]
+
+
+@dataclass(frozen=True)
+class ArrayCompute(Compute):
+    """Where to compute on arrays."""
+
+    device: Annotated[str, DEVICE] = "cpu"
+
+
+@dataclass(frozen=True)
+class ModelCompute(Compute):
+    """Where to run models."""
+
+    device: DeviceOption = "auto"
+
+
 PrecisionOption = Annotated[
     str,
     typer.Option(help="Compute precision (PyTorch models): float32, bfloat16 or float16."),
 ]
 DtypeOption = Annotated[str, typer.Option(help="Stored feature type: float32 or float16.")]
+
+
+def compute_device(device: str | None) -> str | None:
+    """The device of :func:`oodzoo.core.backend.backend`: None, which is NumPy, for cpu."""
+    return None if device == "cpu" else device
+
+
+# --- ranking and evaluation -----------------------------------------------------------------------
+
 ScoreOption = Annotated[str, typer.Option(help="Score to rank by; oodzoo rank --help lists them.")]
-MaxMsOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-ms",
-        help="Milliseconds that a prediction may take, on one CPU thread or the GPU: leaves out "
-        "models that take longer, and limits the sum over combined models.",
-    ),
-]
-MaxParametersOption = Annotated[
-    str | None,
-    typer.Option(
-        "--max-parameters", help="Only models of at most this many parameters: 25M or 25e6."
-    ),
-]
-LicenceOption = Annotated[
-    str | None,
-    typer.Option(help="Only models with one of these licences: 'apache-2.0,mit', 'cc-by-*'."),
-]
 DomainWeightOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -172,17 +300,21 @@ ProtocolOption = Annotated[
         "search)."
     ),
 ]
-LimitOption = Annotated[
-    int | None, typer.Option(help="Use only this many images, stratified by domain and class.")
+BaselinesOption = Annotated[
+    bool, typer.Option(help="Also evaluate single models, random features and other scores.")
+]
+SearchSpaceOption = Annotated[
+    str | None,
+    typer.Option(
+        help="domainbed only: distribution of the draws, default or DomainNet.",
+        show_default="default",
+    ),
 ]
 TOP_K_HELP = (
     "Number of best models to concatenate; several, as 1,3,5, or auto (1, 3, 5 or 7): an "
     "evaluation compares them, else the best on left-out domains is taken."
 )
 TopKOption = Annotated[str, typer.Option("--top-k", metavar="N,…|auto", help=TOP_K_HELP)]
-MaxModelsOption = Annotated[
-    int | None, typer.Option("--max-models", help="Combine at most this many models.")
-]
 PublishedOption = Annotated[
     str | None,
     typer.Option(
@@ -206,86 +338,6 @@ ThresholdOption = Annotated[
         show_default="0.5",
     ),
 ]
-LogFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--log-file",
-        metavar="FILE",
-        help="Append a line for each event to this file: JSON if it is named *.jsonl, else text.",
-    ),
-]
-MLflowOption = Annotated[
-    str | None,
-    typer.Option(
-        "--mlflow",
-        metavar="URI",
-        help="Track in MLflow: sqlite:///mlflow.db, or the address of a server.",
-    ),
-]
-TensorBoardOption = Annotated[
-    Path | None,
-    typer.Option("--tensorboard", metavar="DIR", help="Write event files for TensorBoard."),
-]
-
-RaceOption = Annotated[
-    bool,
-    typer.Option(
-        "--race", help="Drop models early, after a look at a sample: about 35 % of the time."
-    ),
-]
-
-BudgetOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DURATION", help="Race within this time for the extraction, such as 30m or 1h30m."
-    ),
-]
-
-
-def require_request(domains: str) -> str:
-    """Reject a value of --domains that is none."""
-    from oodzoo.data.proposals import is_request
-
-    if not is_request(domains):
-        raise InputError(f"--domains must be propose, one or column:NAME, got {domains!r}")
-    return domains
-
-
-def open_data(
-    source: str,
-    root: str | None,
-    columns: str | None,
-    domains: str | None = None,
-    task: str | None = None,
-) -> ImageDomains:
-    """Open the data set that DATA, --root, --columns, --domains and --task name."""
-    from oodzoo.data.dataset import ImageDomains
-    from oodzoo.data.sources.column_roles import parse_columns
-
-    if domains is not None:
-        require_request(domains)
-    mapping = None if columns is None else parse_columns(columns)
-    return ImageDomains(source, root=root, columns=mapping, domains=domains, task=task)
-
-
-def prompts_of(class_names: str | None, prompt: list[str] | None, prompts: Path | None) -> Prompts:
-    """Read the values of --class-names, --prompt and --prompts."""
-    from oodzoo.zoo.prompts import Prompts, parse_class_names, read_prompts
-
-    if prompt and prompts is not None:
-        raise InputError(
-            f"--prompt {prompt[0]!r} and --prompts {str(prompts)!r} both give templates; leave one "
-            "out"
-        )
-    names = None if class_names is None else parse_class_names(class_names)
-    if prompts is not None:
-        return Prompts(names, read_prompts(prompts))
-    return Prompts(names, tuple(prompt) if prompt else None)
-
-
-def compute_device(device: str) -> str | None:
-    """The device of :func:`oodzoo.core.backend.backend`: None, which is NumPy, for cpu."""
-    return None if device == "cpu" else device
 
 
 def domain_weights(values: list[str] | None) -> dict[str, float] | None:
@@ -319,31 +371,6 @@ def top_k_of(text: str) -> TopK:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def warn_of_left_out(terminal: Terminal, left_out: Mapping[str, str], what: str) -> None:
-    """Warn of models that are left out, by their reasons; `what` says what is not done to them."""
-    for reason in dict.fromkeys(left_out.values()):
-        names = [repr(name) for name, why in left_out.items() if why == reason]
-        subject = f"model {names[0]} is" if len(names) == 1 else f"models {', '.join(names)} are"
-        terminal.warn(f"{subject} not {what}: {reason}")
-
-
-def warn_of_constraints(
-    terminal: Terminal,
-    store: FeatureStore,
-    max_ms: float | None,
-    max_parameters: str | None,
-    licence: str | None,
-) -> tuple[str, ...]:
-    """Return the models that meet the constraints; warn of the others, before the work."""
-    from oodzoo.core.options import ModelLimits
-    from oodzoo.extraction.source import StoreSource
-    from oodzoo.ranking.constraints import apply
-
-    models, left_out = apply(StoreSource(store), ModelLimits(max_ms, max_parameters, licence))
-    warn_of_left_out(terminal, left_out, "used")
-    return models
-
-
 def rates_of(text: str) -> list[float]:
     """Read the value of --learning-rate."""
     rates = []
@@ -357,20 +384,56 @@ def rates_of(text: str) -> list[float]:
     return rates
 
 
-def listeners(
-    log_file: Path | None = None, mlflow: str | None = None, tensorboard: Path | None = None
-) -> list[Listener]:
-    """Return the listeners of `--log-file`, `--mlflow` and `--tensorboard`."""
-    from oodzoo.core.events import LogFile, MLflowListener, TensorBoardListener
+# --- what listens ---------------------------------------------------------------------------------
 
-    found: list[Listener] = []
-    if log_file is not None:
-        found.append(LogFile(log_file))
-    if mlflow is not None:
-        found.append(MLflowListener(mlflow))
-    if tensorboard is not None:
-        found.append(TensorBoardListener(tensorboard))
-    return found
+
+@dataclass(frozen=True)
+class LogOptions:
+    """A file of events."""
+
+    log_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--log-file",
+            metavar="FILE",
+            help="Append a line for each event to this file: JSON if it is named *.jsonl, else "
+            "text.",
+        ),
+    ] = None
+
+    def listeners(self) -> list[Listener]:
+        """What the options ask for."""
+        from oodzoo.core.events import LogFile
+
+        return [] if self.log_file is None else [LogFile(self.log_file)]
+
+
+@dataclass(frozen=True)
+class TrackingOptions(LogOptions):
+    """Where a command is tracked."""
+
+    mlflow: Annotated[
+        str | None,
+        typer.Option(
+            "--mlflow",
+            metavar="URI",
+            help="Track in MLflow: sqlite:///mlflow.db, or the address of a server.",
+        ),
+    ] = None
+    tensorboard: Annotated[
+        Path | None,
+        typer.Option("--tensorboard", metavar="DIR", help="Write event files for TensorBoard."),
+    ] = None
+
+    def listeners(self) -> list[Listener]:
+        from oodzoo.core.events import MLflowListener, TensorBoardListener
+
+        found = super().listeners()
+        if self.mlflow is not None:
+            found.append(MLflowListener(self.mlflow))
+        if self.tensorboard is not None:
+            found.append(TensorBoardListener(self.tensorboard))
+        return found
 
 
 @contextmanager

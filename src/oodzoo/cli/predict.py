@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from oodzoo.cli.app import FILES_COMPLETE, command
-from oodzoo.cli.options import DeviceOption, PredictorArgument
+from oodzoo.cli.options import BatchSizeOption, DeviceOption, PredictorArgument
 from oodzoo.cli.predict_inputs import Batch, Inputs, together
 from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Output, Terminal
@@ -109,10 +109,7 @@ def predict(
         str, typer.Option(help="Column of the texts in a .csv or .parquet file.")
     ] = "text",
     device: DeviceOption = "auto",
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Images in one forward pass; chosen for the device if not given."),
-    ] = None,
+    batch_size: BatchSizeOption = None,
 ) -> None:
     """Predict images, texts or features, and warn about those unlike the training samples."""
     from oodzoo.core.errors import InputError

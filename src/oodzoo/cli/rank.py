@@ -13,16 +13,10 @@ from oodzoo.cli.extract import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.options import (
     ComputeOption,
     DomainWeightOption,
-    LicenceOption,
-    LogFileOption,
-    MaxMsOption,
-    MaxParametersOption,
-    MLflowOption,
     StoreArgument,
-    TensorBoardOption,
+    TrackingOptions,
     compute_device,
     domain_weights,
-    listeners,
     listening,
     warn_of_left_out,
 )
@@ -30,6 +24,7 @@ from oodzoo.cli.results import OutFileOption, PlotOption, save_plot, show_docume
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listener
+from oodzoo.core.options import ModelLimits
 from oodzoo.core.text import time_per_image, typed
 
 _TOP = 5
@@ -74,9 +69,8 @@ def rank(
     ] = "robust",
     target: TargetOption = None,
     zoo: TargetZooOption = None,
-    max_ms: MaxMsOption = None,
-    max_parameters: MaxParametersOption = None,
-    licence: LicenceOption = None,
+    *,
+    limits: ModelLimits,
     domain_weight: DomainWeightOption = None,
     pareto: Annotated[
         bool, typer.Option("--pareto", help="Show only Pareto-optimal models, cheapest first.")
@@ -84,12 +78,9 @@ def rank(
     device: ComputeOption = "cpu",
     out: OutFileOption = None,
     plot: PlotOption = None,
-    log_file: LogFileOption = None,
-    mlflow: MLflowOption = None,
-    tensorboard: TensorBoardOption = None,
+    tracking: TrackingOptions,
 ) -> None:
     """Rank the models of a feature store by how well they do on unseen domains."""
-    from oodzoo.core.options import ModelLimits
     from oodzoo.extraction.source import as_source
     from oodzoo.ranking.ranker import require_rankable
     from oodzoo.store.feature_store import FeatureStore
@@ -97,8 +88,7 @@ def rank(
     if zoo is not None and target is None:
         raise InputError("--zoo is only used with --target FOLDER")
     weights = domain_weights(domain_weight)
-    limits = ModelLimits(max_ms, max_parameters, licence)
-    others = listeners(log_file, mlflow, tensorboard)
+    others = tracking.listeners()
     if target is not None:  # before its images are extracted
         require_rankable(
             as_source(FeatureStore(store)),
@@ -117,9 +107,7 @@ def rank(
         device,
         target,
         others,
-        max_ms=max_ms,
-        max_parameters=max_parameters,
-        licence=licence,
+        **vars(limits),
         domain_weights=weights,
     )
     if pareto:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import shlex
@@ -15,44 +14,31 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from oodzoo.cli.app import FILES_COMPLETE, RUN_CONTINUES, command
+from oodzoo.cli.app import COMMON, FILES_COMPLETE, RUN_CONTINUES, command, with_options
 from oodzoo.cli.data import counted, images_used, show_counts, show_near_duplicates, show_problems
 from oodzoo.cli.domains import announce_proposed
 from oodzoo.cli.evaluate import show_evaluation, show_main_rows
 from oodzoo.cli.extract import TargetFolderOption, extraction_progress, show_summary
 from oodzoo.cli.inputs import YesOption, announce_download, open_zoo, read_images, select_zoo
 from oodzoo.cli.options import (
-    AddressOption,
-    BudgetOption,
-    ClassNamesOption,
-    ColumnsOption,
+    BaselinesOption,
     DataArgument,
-    DeviceOption,
-    DomainsOption,
-    EngineOption,
-    LicenceOption,
+    DataOptions,
     LimitOption,
-    LogFileOption,
-    MaxModelsOption,
-    MaxMsOption,
-    MaxParametersOption,
-    MLflowOption,
+    LogOptions,
+    ModelCompute,
     PrecisionOption,
-    PromptOption,
-    PromptsOption,
+    PromptOptions,
     ProtocolOption,
     PublishedOption,
-    RaceOption,
-    RootOption,
+    RaceOptions,
     ScoreOption,
-    TaskOption,
-    TensorBoardOption,
+    SeedOption,
     TopKOption,
+    TrackingOptions,
     ZooOption,
-    listeners,
     listening,
     open_data,
-    prompts_of,
     top_k_of,
 )
 from oodzoo.cli.rank import show_ranking, show_top
@@ -61,6 +47,7 @@ from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed import show_bed, show_best_score
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener
+from oodzoo.core.options import Limits
 from oodzoo.core.tables import aligned
 from oodzoo.core.text import count, duration, typed
 
@@ -98,11 +85,11 @@ def file_options(body: Callable[..., None], leave_out: str) -> dict[str, Option]
     from oodzoo.pipeline.config import Option
 
     options = {}
-    for name, parameter in inspect.signature(body, eval_str=True).parameters.items():
+    for name, parameter in with_options(body)[0].parameters.items():
         if name == leave_out or not (annotated := get_args(parameter.annotation)):
-            continue  # the terminal and the context are not annotated
+            continue  # the context is not annotated
         kind, info = annotated
-        if info.hidden:
+        if info.hidden or name in COMMON:
             continue
         (plain,) = [kind] if kind in _KINDS else [k for k in get_args(kind) if k is not NoneType]
         is_argument = isinstance(info, typer.models.ArgumentInfo)
@@ -402,40 +389,26 @@ def run(
             callback=_load,
         ),
     ] = None,
-    licence: LicenceOption = None,
-    max_parameters: MaxParametersOption = None,
-    root: RootOption = None,
-    columns: ColumnsOption = None,
-    task: TaskOption = None,
-    domains: DomainsOption = None,
+    *,
+    limits: Limits,
+    options: DataOptions,
     top_k: TopKOption = "3",
     score: ScoreOption = "unseen",
     target: TargetFolderOption = None,
     protocol: ProtocolOption = "fast",
-    baselines: Annotated[
-        bool, typer.Option(help="Also evaluate single models, random features and other scores.")
-    ] = True,
+    baselines: BaselinesOption = True,
     testbed: Annotated[
         bool, typer.Option("--testbed", help="Also compare how well each score orders the models.")
     ] = False,
-    max_models: MaxModelsOption = None,
-    max_ms: MaxMsOption = None,
     published: PublishedOption = None,
-    device: DeviceOption = "auto",
-    engine: EngineOption = "local",
-    address: AddressOption = None,
+    compute: ModelCompute,
     precision: PrecisionOption = "float32",
-    class_names: ClassNamesOption = None,
-    prompt: PromptOption = None,
-    prompts: PromptsOption = None,
-    race: RaceOption = False,
-    budget: BudgetOption = None,
+    texts: PromptOptions,
+    early: RaceOptions,
     limit: LimitOption = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    seed: SeedOption = 0,
     yes: YesOption = False,
-    log_file: LogFileOption = None,
-    mlflow: MLflowOption = None,
-    tensorboard: TensorBoardOption = None,
+    tracking: TrackingOptions,
 ) -> None:
     """Run the whole pipeline: extract, rank, select, evaluate, fit a predictor, and report.
 
@@ -452,30 +425,24 @@ def run(
         baselines=baselines,
         testbed=testbed,
         seed=seed,
-        max_models=max_models,
-        max_ms=max_ms,
-        max_parameters=max_parameters,
-        licence=licence,
         published=published,
-        engine=engine,
-        address=address,
-        extraction=ExtractionConfig(
-            device=device, precision=precision, prompts=prompts_of(class_names, prompt, prompts)
-        ),
-        race=race,
-        budget=budget,
+        extraction=ExtractionConfig(compute.device, precision=precision, prompts=texts.read()),
+        engine=compute.engine,
+        address=compute.address,
+        **vars(limits),
+        **vars(early),
     )
-    specs = open_zoo(zoo, engine)
-    dataset = open_data(source, root, columns, domains, task)
+    specs = open_zoo(zoo, compute.engine)
+    dataset = open_data(source, options)
     config.require_possible(dataset.task, target=target is not None)
-    announce_proposed(terminal.say, dataset, domains, clusters=True)
+    announce_proposed(terminal.say, dataset, options.domains, clusters=True)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)
-    models = select_zoo(terminal, specs, licence, max_parameters)
-    require_outside(out, {"--log-file": log_file, "--tensorboard": tensorboard})
-    options = file_options(run, leave_out="config_file")
-    others = [WritesConfig(out, options, context.params), *listeners(log_file, mlflow, tensorboard)]
+    models = select_zoo(terminal, specs, limits)
+    require_outside(out, {"--log-file": tracking.log_file, "--tensorboard": tracking.tensorboard})
+    written = WritesConfig(out, file_options(run, leave_out="config_file"), context.params)
+    others = [written, *tracking.listeners()]
     announce_download(terminal, models, yes=yes)
     members = [model.spec for model in models]
     run_and_show(terminal, dataset, members, out, config, images, others)
@@ -491,7 +458,8 @@ _PER_CLASS = 10
 def demo(
     terminal: Terminal,
     out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("oodzoo-demo"),
-    log_file: LogFileOption = None,
+    *,
+    log: LogOptions,
 ) -> None:
     """Run the whole pipeline on embedded data: handwritten digits and a zoo of tiny models."""
     from oodzoo.core.io import explaining_disk_errors
@@ -503,8 +471,8 @@ def demo(
     from oodzoo.zoo import load_zoo
     from oodzoo.zoo.sources import extras_of
 
-    require_outside(out, {"--log-file": log_file})
-    others = listeners(log_file)
+    require_outside(out, {"--log-file": log.log_file})
+    others = log.listeners()
     _require_demo_folder(out / "data")
     with explaining_disk_errors(out / "data"):
         dataset = ImageDomains(write_digits(out / "data", per_class=_PER_CLASS))

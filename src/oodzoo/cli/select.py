@@ -10,24 +10,20 @@ from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
     TOP_K_HELP,
     ComputeOption,
-    LicenceOption,
-    LogFileOption,
-    MaxModelsOption,
-    MaxMsOption,
-    MaxParametersOption,
+    LogOptions,
     MethodOption,
     ScoreOption,
     StoreArgument,
     ThresholdOption,
     compute_device,
-    listeners,
     listening,
     top_k_of,
-    warn_of_constraints,
+    warn_of_limits,
 )
 from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
+from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 
 if TYPE_CHECKING:
@@ -52,14 +48,12 @@ def select(
     ] = None,
     method: MethodOption = "consistent",
     score: ScoreOption = "unseen",
-    max_models: MaxModelsOption = None,
-    max_ms: MaxMsOption = None,
-    max_parameters: MaxParametersOption = None,
-    licence: LicenceOption = None,
+    *,
+    limits: Limits,
     threshold: ThresholdOption = None,
     device: ComputeOption = "cpu",
     out: OutFileOption = None,
-    log_file: LogFileOption = None,
+    log: LogOptions,
 ) -> None:
     """Select the features of a feature store that are useful for unseen domains."""
     from oodzoo.combining.selection import METHODS, select_features
@@ -72,21 +66,20 @@ def select(
     if threshold is not None and method != "paper":
         raise InputError(f"--threshold {threshold} only applies to --method paper")
     number = _number(top_k, method)
-    limited = max_models is not None or max_ms is not None
-    if score != "unseen" and number is None and not limited:
+    if score != "unseen" and number is None and not limits.of_combinations:
         raise InputError(
             f"--score {score} orders the models for --top-k, --max-models and --max-ms; give one "
             "of them, or leave it out"
         )
     opened = FeatureStore(store)
-    models = warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
+    models = warn_of_limits(terminal, opened, limits)
     if isinstance(number, int) and number > len(models):
         terminal.warn(
             f"the store has only {count(len(models), 'model')}, fewer than {number}; using all"
         )
     terminal.say(f"Selecting features of {count(len(models), 'model')}")
     with (
-        listening(terminal, "Selecting", listeners(log_file)) as listener,
+        listening(terminal, "Selecting", log.listeners()) as listener,
         Stage(listener, "selection", **extent(as_source(opened))) as stage,
     ):
         selection = select_features(
@@ -95,10 +88,7 @@ def select(
             threshold=threshold,
             top_k=number,
             score=score,
-            max_models=max_models,
-            max_ms=max_ms,
-            max_parameters=max_parameters,
-            licence=licence,
+            **vars(limits),
             device=compute_device(device),
             progress=stage.progress,
         )

@@ -9,16 +9,7 @@ import typer
 
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, PlainGroup, app, command
 from oodzoo.cli.data import compare_stored, show_near_duplicates
-from oodzoo.cli.options import (
-    ColumnsOption,
-    DataArgument,
-    DomainsOption,
-    RootOption,
-    StoreArgument,
-    TaskOption,
-    UnlabelledOption,
-    require_request,
-)
+from oodzoo.cli.options import DataArgument, DataOptions, StoreArgument, UnlabelledOption
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.text import count, file_size, some_of, time_per_image, typed
 
@@ -155,10 +146,7 @@ def sync(
     terminal: Terminal,
     store: StoreArgument,
     source: DataArgument,
-    root: RootOption = None,
-    columns: ColumnsOption = None,
-    task: TaskOption = None,
-    domains: DomainsOption = None,
+    options: DataOptions,
     unlabelled: UnlabelledOption = None,
     drop: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Remove a domain without labels.")
@@ -172,17 +160,17 @@ def sync(
     ] = False,
 ) -> None:
     """Adopt removed, moved and relabelled images, without extracting again."""
-    from oodzoo.data.sources.column_roles import parse_columns
     from oodzoo.extraction.extract import open_unlabelled
     from oodzoo.store.sync import sync_store
 
+    options.require_request()
     changes = sync_store(
         store,
         source,
-        root=root,
-        columns=None if columns is None else parse_columns(columns),
-        task=task,
-        domains=None if domains is None else require_request(domains),
+        root=options.root,
+        columns=options.mapping,
+        task=options.task,
+        domains=options.domains,
         unlabelled=open_unlabelled(unlabelled or []),
         drop=drop or [],
         yes=yes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,16 +10,12 @@ import typer
 
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import (
-    ColumnsOption,
+    BatchSizeOption,
     DeviceOption,
-    LogFileOption,
-    MLflowOption,
+    DomainOptions,
     PredictorArgument,
-    RootOption,
-    TensorBoardOption,
-    listeners,
+    TrackingOptions,
     listening,
-    require_request,
 )
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
@@ -28,6 +25,21 @@ if TYPE_CHECKING:
 
 _MOST = 10
 """Rows of a table."""
+
+
+@dataclass(frozen=True)
+class TestedOptions(DomainOptions):
+    """How labelled data are read."""
+
+    domains: Annotated[
+        str | None,
+        typer.Option(
+            "--domains",
+            metavar="DOMAINS",
+            help="Domains: one (a single domain), or a column (column:camera); by default those "
+            "of the data, or one.",
+        ),
+    ] = None
 
 
 @command(
@@ -50,49 +62,33 @@ def assess(
             metavar="FILE|DIR", help="Page to write (.html), or a folder for test.html in it."
         ),
     ] = None,
-    root: RootOption = None,
-    columns: ColumnsOption = None,
-    domains: Annotated[
-        str | None,
-        typer.Option(
-            "--domains",
-            metavar="DOMAINS",
-            help="Domains: one (a single domain), or a column (column:camera); by default those "
-            "of the data, or one.",
-        ),
-    ] = None,
+    *,
+    options: TestedOptions,
     adapt: Annotated[
         bool,
         typer.Option("--adapt", help="Adapt to each domain first, without its labels; a pool can."),
     ] = False,
     device: DeviceOption = "auto",
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Images in one forward pass; chosen for the device if not given."),
-    ] = None,
-    log_file: LogFileOption = None,
-    mlflow: MLflowOption = None,
-    tensorboard: TensorBoardOption = None,
+    batch_size: BatchSizeOption = None,
+    tracking: TrackingOptions,
 ) -> None:
     """Test a predictor on labelled data: what it gets right and wrong, and what was expected."""
     from oodzoo.core.events import Events
-    from oodzoo.data.sources.column_roles import parse_columns
     from oodzoo.predictor import load
     from oodzoo.predictor.assessment import test
     from oodzoo.report.assessment_page import write_test_report
 
     page = _page(out)  # before the work
-    if domains is not None:
-        require_request(domains)
-    others = listeners(log_file, mlflow, tensorboard)
+    options.require_request()
+    others = tracking.listeners()
     predictor = load(model, device=device, batch_size=batch_size)
     with listening(terminal, "Testing", others) as listener:
         result = test(
             predictor,
             data,
-            root=root,
-            columns=None if columns is None else parse_columns(columns),
-            domains=domains,
+            root=options.root,
+            columns=options.mapping,
+            domains=options.domains,
             adapt=adapt,
             listener=listener,
         )

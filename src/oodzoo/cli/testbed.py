@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.options import (
-    ComputeOption,
-    LogFileOption,
-    MLflowOption,
-    TensorBoardOption,
-    compute_device,
-    listeners,
-    listening,
-)
+from oodzoo.cli.options import ComputeOption, TrackingOptions, compute_device, listening
 from oodzoo.cli.results import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
@@ -358,9 +350,8 @@ def compare_scores(
         ),
     ] = None,
     device: ComputeOption = "cpu",
-    log_file: LogFileOption = None,
-    mlflow: MLflowOption = None,
-    tensorboard: TensorBoardOption = None,
+    *,
+    tracking: TrackingOptions,
 ) -> None:
     """Compare scores by how well they order models by their accuracy on unseen domains."""
     target, *others = targets
@@ -377,14 +368,13 @@ def compare_scores(
             "timm_results": timm_results,
             "device": compute_device(device),
         }
-        tracked_by = listeners(log_file, mlflow, tensorboard)
-        _stores(terminal, targets, options, out, plot, tracked_by)
+        _stores(terminal, targets, options, out, plot, tracking.listeners())
         return
     computed = protocol if protocol != "unseen" else None
     _reject(target, {"--out": out, "--values": values, "--protocol": computed})
     where = device if device != "cpu" else None
     _reject(target, {"--timm-results": timm_results, "--device": where})
-    _reject(target, {"--log-file": log_file, "--mlflow": mlflow, "--tensorboard": tensorboard})
+    _reject(target, {f"--{name.replace('_', '-')}": v for name, v in vars(tracking).items()})
     if target == "paper":
         _reject(target, {"other arguments": others})
         _paper(terminal, plot)

@@ -10,15 +10,11 @@ import typer
 
 from oodzoo.cli.app import command
 from oodzoo.cli.options import (
-    ColumnsOption,
     DataArgument,
-    DomainsOption,
-    LogFileOption,
-    MLflowOption,
+    DomainOptions,
     PredictorArgument,
-    RootOption,
-    TensorBoardOption,
-    listeners,
+    SearchSpaceOption,
+    TrackingOptions,
     listening,
     open_data,
     rates_of,
@@ -96,13 +92,7 @@ def tune(
         int | None,
         typer.Option(help="domainbed only: number of hyper-parameter draws.", show_default="20"),
     ] = None,
-    search_space: Annotated[
-        str | None,
-        typer.Option(
-            help="domainbed only: distribution of the draws, default or DomainNet.",
-            show_default="default",
-        ),
-    ] = None,
+    search_space: SearchSpaceOption = None,
     choose_by: Annotated[
         str | None,
         typer.Option(
@@ -123,9 +113,8 @@ def tune(
             show_default="3 on the CPU",
         ),
     ] = None,
-    root: RootOption = None,
-    columns: ColumnsOption = None,
-    domains: DomainsOption = None,
+    *,
+    options: DomainOptions,
     checkpoints: Annotated[
         Path | None,
         typer.Option(
@@ -134,9 +123,7 @@ def tune(
             show_default="OUT.tuning",
         ),
     ] = None,
-    log_file: LogFileOption = None,
-    mlflow: MLflowOption = None,
-    tensorboard: TensorBoardOption = None,
+    tracking: TrackingOptions,
 ) -> None:
     """Fine-tune a model of a predictor on images, and keep what is best on left-out domains."""
     from oodzoo.predictor import load
@@ -167,9 +154,9 @@ def tune(
     }
     settings = {name: value for name, value in given.items() if value is not None}
     tune_settings(protocol, **settings)
-    others = listeners(log_file, mlflow, tensorboard)
+    others = tracking.listeners()
     before = load(predictor)
-    images = open_data(data, root, columns, domains, before.task.kind)
+    images = open_data(data, options, before.task.kind)
     with listening(terminal, "Tuning", others) as listener:
         after = tune_predictor(
             before,

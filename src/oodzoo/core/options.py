@@ -32,8 +32,6 @@ class Option:
         What stands for its value.
     type : type, optional
         That of the command line, if it is another one.
-    name : str, optional
-        The long name, if it does not follow from that of the field.
     default : str, optional
         The default that is shown, if it is none of the values.
     """
@@ -41,7 +39,6 @@ class Option:
     help: str
     metavar: str | None = None
     type: Any = None
-    name: str | None = None
     default: str | None = None
 
 
@@ -63,10 +60,10 @@ def options_of(kind: type[Kind], keywords: Mapping[str, Any]) -> Kind:
 ENGINES = ("local", "ray")
 
 
-class ComputeOptions(TypedDict, total=False):
-    device: str | None
-    engine: str
-    address: str | None
+DEVICE = Option(
+    "Compute device: cpu (NumPy) or cuda (PyTorch); several, as cuda:0,cuda:1, or all (GPUs): a "
+    "process each."
+)
 
 
 @dataclass(frozen=True)
@@ -83,14 +80,7 @@ class Compute:
         Of an existing Ray cluster.
     """
 
-    device: Annotated[
-        str | None,
-        Option(
-            "Compute device: cpu (NumPy) or cuda (PyTorch); several, as cuda:0,cuda:1, or all "
-            "(GPUs): a process each.",
-            type=str,
-        ),
-    ] = None
+    device: Annotated[str | None, DEVICE] = None
     engine: Annotated[str, Option("Where tasks run: local (this machine), or ray (a cluster).")] = (
         "local"
     )
@@ -158,13 +148,11 @@ class LimitOptions(ModelLimitOptions, total=False):
 
 
 @dataclass(frozen=True)
-class ModelLimits:
-    """Limits of models; None means no limit.
+class ZooLimits:
+    """Limits of models before any of them is run; None means no limit.
 
     Attributes
     ----------
-    max_ms : float, optional
-        Largest time per image in milliseconds, on the machine of the extraction.
     max_parameters : float or str, optional
         Largest number of parameters of a model: 25e6 or "25M" (K, M, B: thousand, million,
         billion).
@@ -174,21 +162,10 @@ class ModelLimits:
 
     Examples
     --------
-    >>> ModelLimits(max_parameters="25M", licence="mit,apache-*").licence
+    >>> ZooLimits(max_parameters="25M", licence="mit,apache-*").licence
     'mit,apache-*'
     """
 
-    max_ms: Annotated[
-        float | None,
-        Option(
-            "Milliseconds that a prediction may take, on one CPU thread or the GPU: leaves out "
-            "models that take longer, and limits the sum over combined models."
-        ),
-    ] = None
-    max_parameters: Annotated[
-        float | str | None,
-        Option("Only models of at most this many parameters: 25M or 25e6.", type=str | None),
-    ] = None
     licence: Annotated[
         str | Sequence[str] | None,
         Option(
@@ -199,17 +176,44 @@ class ModelLimits:
     def __post_init__(self) -> None:
         _ = self.rules  # rejects bad values
 
+    max_parameters: Annotated[
+        float | str | None,
+        Option("Only models of at most this many parameters: 25M or 25e6.", type=str | None),
+    ] = None
+
     @property
     def rules(self) -> list[Rule]:
         """The limits of single models that are set."""
         rules = []
-        if self.max_ms is not None:
-            rules.append(_time_rule(self.max_ms))
         if self.max_parameters is not None:
             rules.append(parameter_rule(self.max_parameters))
         if self.licence is not None:
             rules.append(licence_rule(self.licence))
         return rules
+
+
+@dataclass(frozen=True)
+class ModelLimits(ZooLimits):
+    """Limits of models; None means no limit.
+
+    Attributes
+    ----------
+    max_ms : float, optional
+        Largest time per image in milliseconds, on the machine of the extraction.
+    """
+
+    max_ms: Annotated[
+        float | None,
+        Option(
+            "Milliseconds that a prediction may take, on one CPU thread or the GPU: leaves out "
+            "models that take longer, and limits the sum over combined models."
+        ),
+    ] = None
+
+    @property
+    def rules(self) -> list[Rule]:
+        others = super().rules
+        return others if self.max_ms is None else [_time_rule(self.max_ms), *others]
 
 
 @dataclass(frozen=True)

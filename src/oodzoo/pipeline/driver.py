@@ -251,7 +251,7 @@ def _compute(
     summary = _summary(dataset, store)
     recorder.add("data", summary)
     every = as_source(store, models=models)
-    source = restricted(every, ModelLimits(config.limits.max_ms))
+    source = restricted(every, ModelLimits(max_ms=config.limits.max_ms))
     content = [store.fingerprint, list(source.models)]
     ranked_for = None if images is None else as_target(source, images.name)
     image_files = dataset.files_by_digest | ({} if images is None else images.files_by_digest)
