@@ -57,7 +57,7 @@ def differences_of_few(
     source: FeatureSource, per_cell: int, seed: int
 ) -> tuple[dict[str, float], float]:
     """The same for the pool and single models, trained on a few images of each class and domain."""
-    domains, kind = source.domains, source.task.kind
+    domains, task = source.domains, source.task
     labels = np.concatenate([source.labels(domain) for domain in domains])
     numbers = np.repeat(np.arange(len(domains)), [len(source.labels(d)) for d in domains])
     kept, rng = np.zeros(len(labels), np.bool_), np.random.default_rng(seed)
@@ -69,13 +69,13 @@ def differences_of_few(
     known: list[list[NDArray[np.int64]]] = [[] for _ in domains]
     for model in source.models:
         samples = Columns.all_of(source, [model]).samples(source, domains)
-        splits = [split_without(kind, samples, None, test, kept) for test in range(len(domains))]
-        found = PATHS[kind].predict(samples, len(source.classes), splits)
+        splits = [split_without(task, samples, None, test, kept) for test in range(len(domains))]
+        found = PATHS[task.link].predict(samples, len(source.classes), splits)
         for test, (split, predicted) in enumerate(zip(splits, found, strict=True)):
             each = ByDomain.of(samples, split, predicted)
             assert each.within is not None
             here = numbers[~split.training] == test
-            for share, at in zip(SHARES, each.best_settings(kind, SHARES), strict=True):
+            for share, at in zip(SHARES, each.best_settings(task, SHARES), strict=True):
                 candidates[test][Head(model, share=share)] = HeadPredictions(
                     at,
                     [part[at] for part in each.left_out],
@@ -96,7 +96,7 @@ def differences_of_few(
         for name in ("out_of_fold", "within"):
             every = range(len(known[test]))
             outputs = [np.stack([getattr(m, name)[at] for m in members]) for at in every]
-            quality += qualities(outputs, known[test], kind).mean(axis=0)
+            quality += qualities(outputs, known[test], task).mean(axis=0)
         oracles.append(max(right))
         gains["pool"].append(_accuracy(choose_pool(heads).test, truth) - oracles[-1])
         gains["single"].append(right[int(np.argmax(quality))] - oracles[-1])

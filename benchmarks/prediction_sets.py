@@ -105,7 +105,7 @@ def fitted_anew(source: StoreSource, heads: dict[str | None, Heads]) -> None:
                         np.stack([each.out_of_fold[at] for each in known.alone.values()])
                         for at in every
                     ]
-                    found = qualities(stacks, known.labels, known.kind).mean(axis=0)
+                    found = qualities(stacks, known.labels, known.task).mean(axis=0)
                     best = list(known.alone.values())[int(found.argmax())]
                     outputs, new = best.out_of_fold, best.test
                 pairs = zip(outputs, known.labels, strict=True)

@@ -29,6 +29,7 @@ from PIL import Image
 
 import oodzoo
 from oodzoo.core.packages import import_torchvision
+from oodzoo.tasks import (CLASSIFICATION)
 from oodzoo.tuning.network import Network, loss
 from oodzoo.tuning.problem import Problem, TuneSettings, opened
 from oodzoo.tuning.training import Training
@@ -170,7 +171,7 @@ def _update(network: Network, optimiser: Any, batch: Any, labels: Any) -> None:
         network.device.type, torch.bfloat16, enabled=network.precision != torch.float32
     ):
         outputs = network.outputs(batch)
-    loss("classification", outputs.float(), labels).backward()
+    loss(CLASSIFICATION, outputs.float(), labels).backward()
     optimiser.step()
 
 

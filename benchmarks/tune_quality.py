@@ -37,7 +37,6 @@ import numpy as np
 import oodzoo
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.kinds import fit_head_of
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.tuning.choice import CANDIDATES
 from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import TuneSettings, opened
@@ -290,13 +289,12 @@ def _do_jobs(options: argparse.Namespace, jobs: Any, results: Any) -> None:
             labels = {domain: problem.labels[problem.rows(domain)] for domain in run.outputs}
             held = {d: problem.labels[problem.split(d, seed)[1]] for d in run.held_out}
             for prefix, found, truth in (("", run.outputs, labels), ("held_", run.held_out, held)):
-                meaning = outputs_of(problem.kind)
+                meaning = problem.task
                 record[f"{prefix}quality"] = {
                     d: meaning.quality([each], [truth[d]])[0].tolist() for d, each in found.items()
                 }
                 record[f"{prefix}accuracy"] = {
-                    d: [float(meaning.contributions(one, truth[d]).mean()) for one in each]
-                    for d, each in found.items()
+                    d: [meaning.score(one, truth[d]) for one in each] for d, each in found.items()
                 }
             results.put(record)
 
@@ -308,7 +306,7 @@ def _all_images(runs: Runs, problem: Any) -> dict[str, float]:
     for number, test in enumerate(problem.domains):
         here = problem.numbers == number
         samples = Samples(features[~here], problem.labels[~here], problem.numbers[~here])
-        head = fit_head_of(problem.kind, samples, problem.n_outputs)
+        head = fit_head_of(problem.task, samples, problem.n_outputs)
         predicted = head.logits(features[here]).argmax(axis=1)
         found[test] = float((predicted == problem.labels[here]).mean())
     return found

@@ -19,9 +19,9 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.predictor.assessment.samples import truth_of
 from oodzoo.report.assessment_page import assessment_page
-from oodzoo.tasks import Kind, Task
-from oodzoo.tasks.diagnosis.labels import LabelDiagnosis
-from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis
+from oodzoo.tasks import CLASSIFICATION, Kind, Task, task_of
+from oodzoo.tasks.multilabel import LabelDiagnosis
+from oodzoo.tasks.regression import NumberDiagnosis
 
 new_digits, promised, result = fixtures.new_digits, fixtures.promised, fixtures.result
 
@@ -177,8 +177,8 @@ def test_forms_of_features(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
 
 # --- labels --------------------------------------------------------------------------------------
 
-CLASSES = Task()
-AGES, CATS = Task("regression", ("age", "height")), Task("multilabel", ("cat", "fox"))
+CLASSES = CLASSIFICATION
+AGES, CATS = task_of("regression", ("age", "height")), task_of("multilabel", ("cat", "fox"))
 
 
 def test_labels_are_found_by_name() -> None:
@@ -186,14 +186,14 @@ def test_labels_are_found_by_name() -> None:
     assert found.names == ("cat", "dog", "fox", "ant", "emu")
     assert found.values.tolist() == [1, 4, 1, 3]
     assert (found.unknown, found.absent) == ({"ant": 1, "emu": 1}, ("cat", "fox"))
-    given = Task("regression", ("height", "age", "size"))
+    given = task_of("regression", ("height", "age", "size"))
     texts = [given.encode([1.8, 40, 3]), given.encode([1.6, 30, 2])]
     found = truth_of(AGES, ["age", "height"], given, texts, "x")
     np.testing.assert_array_equal(found.values, [[40, 1.8], [30, 1.6]])
-    one = Task("regression", ("years",))
-    alone = truth_of(Task("regression", ("age",)), ["age"], one, [one.encode([4])], "x")
+    one = task_of("regression", ("years",))
+    alone = truth_of(task_of("regression", ("age",)), ["age"], one, [one.encode([4])], "x")
     assert alone.values.tolist() == [[4]]
-    labels = Task("multilabel", ("ant", "cat", "dog"))
+    labels = task_of("multilabel", ("ant", "cat", "dog"))
     texts = [labels.encode(["cat", "ant"]), labels.encode([])]
     found = truth_of(CATS, ["cat", "fox"], labels, texts, "x")
     np.testing.assert_array_equal(found.values, [[1, 0], [0, 0]])

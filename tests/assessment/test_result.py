@@ -14,9 +14,9 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.predictor.assessment.advice import next_steps
 from oodzoo.predictor.assessment.result import Missed, Part, Promise, promise_of
-from oodzoo.predictor.assessment.testing import Z, metric_interval
 from oodzoo.predictor.parts import Provenance
-from oodzoo.tasks.diagnosis.classes import diagnose_classes
+from oodzoo.tasks import CLASSIFICATION
+from oodzoo.tasks.task import Z
 
 # --- text and JSON -------------------------------------------------------------------------------
 
@@ -64,9 +64,9 @@ def test_the_interval_is_that_of_scipy() -> None:
     found = stats.binomtest(37, 50).proportion_ci(0.9, method="wilson")
     guess = np.array([1] * 37 + [0] * 13)
     expected = (100 * found.low, 100 * found.high)
-    assert metric_interval("classification", guess, np.ones(50)) == pytest.approx(expected)
+    assert CLASSIFICATION.interval(guess, np.ones(50)) == pytest.approx(expected)
     one = np.array([1.0])
-    assert metric_interval("classification", one, one) == pytest.approx((26.99, 100), abs=0.01)
+    assert CLASSIFICATION.interval(one, one) == pytest.approx((26.99, 100), abs=0.01)
 
 
 # --- what was promised ---------------------------------------------------------------------------
@@ -137,8 +137,8 @@ def confident(right: int, wrong: int, sure: Any = 0.99) -> Part:
     probabilities[right:, :2] = probabilities[right:, 1::-1]
     y = np.zeros(n, np.int64)
     paths = [f"{at}.png" for at in range(n)]
-    diagnosis = diagnose_classes(probabilities, y, CLASSES, paths=paths, domains="new")
-    return Part(diagnosis, metric_interval("classification", probabilities.argmax(axis=1), y))
+    diagnosis = CLASSIFICATION.diagnose(probabilities, y, CLASSES, paths=paths, domains="new")
+    return Part(diagnosis, CLASSIFICATION.interval(probabilities, y))
 
 
 def titles(result: oodzoo.TestResult) -> list[str]:

@@ -27,7 +27,7 @@ from oodzoo.data.proposals import (
     read_dates,
 )
 from oodzoo.data.sources.column_roles import as_texts, read_metadata
-from oodzoo.tasks import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, task_of
 
 LABELS = [(label,) for label in "abc" * 40]
 CAMERAS = ["canon"] * 60 + ["sony"] * 60
@@ -160,8 +160,8 @@ def test_what_is_a_request_and_what_are_labels() -> None:
     with pytest.raises(InputError, match=r"no column 'camra' .*did you mean camera\?$"):
         propose_for(listing(NONE, camera=CAMERAS), "column:camra")
     assert label_sets(CLASSIFICATION, ["cat"]) == [("cat",)]
-    assert label_sets(Task("multilabel", ("cat", "dog")), ['["cat", "dog"]']) == [["cat", "dog"]]
-    assert label_sets(Task("regression", ("y",)), ["1.5"]) == [()]
+    assert label_sets(task_of("multilabel", ("cat", "dog")), ['["cat", "dog"]']) == [["cat", "dog"]]
+    assert label_sets(task_of("regression", ("y",)), ["1.5"]) == [()]
 
 
 def test_one_line_says_what_the_domains_are() -> None:

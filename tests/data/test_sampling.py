@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.listing import Sample, apportion, stratified_sample
-from oodzoo.tasks import Task
+from oodzoo.tasks import task_of
 
 SIZES = st.dictionaries(
     st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), st.integers(1, 20), min_size=1
@@ -60,8 +60,8 @@ def test_samples(
     assert again == {samples[at] for at in chosen}
 
 
-NUMBERS = Task("regression", ("age", "height"))
-SEVERAL = Task("multilabel", ("a", "b", "c"))
+NUMBERS = task_of("regression", ("age", "height"))
+SEVERAL = task_of("multilabel", ("a", "b", "c"))
 
 
 def test_a_sample_of_rare_labels_has_them() -> None:

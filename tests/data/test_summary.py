@@ -27,7 +27,7 @@ from oodzoo.data.summary import (
     shift_of_labels,
     spreads,
 )
-from oodzoo.tasks import Task
+from oodzoo.tasks import task_of
 
 tables = st.tuples(st.integers(2, 5), st.integers(2, 6)).flatmap(
     lambda shape: arrays(np.int64, shape, elements=st.integers(0, 9)).filter(
@@ -85,7 +85,7 @@ def test_overlap_is_that_of_the_definition(values: list[float], others: list[flo
 
 @given(numbers, numbers)
 def test_spreads_of_two_domains(day: list[float], night: list[float]) -> None:
-    task = Task("regression", ("age", "twice"))
+    task = task_of("regression", ("age", "twice"))
     samples = [
         Sample(str(at), domain, task.encode([value, 2 * value]))
         for domain, values in (("day", day), ("night", night))

@@ -14,7 +14,7 @@ from tests.maths.combinations import Costly
 import oodzoo
 from oodzoo.combining.evaluation import Evaluation
 from oodzoo.combining.evaluation.learning_curve import CurvePoint, FewerDomains, LearningCurve
-from oodzoo.combining.evaluation.rows import Aggregation, Cell, Gain, Measures, Row
+from oodzoo.combining.evaluation.rows import Aggregation, Cell, Gain, Row
 from oodzoo.combining.statements import (
     KINDS,
     Advice,
@@ -30,6 +30,7 @@ from oodzoo.combining.verdict import (
     Recommended,
 )
 from oodzoo.core.errors import InputError
+from oodzoo.tasks.classification import Measures
 
 
 def row(*accuracies: float) -> Row:

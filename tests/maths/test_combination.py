@@ -51,7 +51,7 @@ from oodzoo.linear.heads.kinds import folds_within
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.linear.heads.ridge import SETTINGS
 from oodzoo.store.class_embeddings import ClassEmbeddings
-from oodzoo.tasks import KINDS, Kind
+from oodzoo.tasks import CLASSIFICATION, KINDS, Kind, task_of
 
 
 @pytest.mark.parametrize("shape", [(48, 5), (48, 60)])
@@ -60,14 +60,14 @@ def test_predictions_equal_literal_fits(shape: tuple[int, int]) -> None:
     samples = planted(*shape, 3, 3)
     X, y, domains = samples
     groups = [f"g{row // 2}" for row in range(48)]
-    found = predict_left_out(samples, 3, "classification", groups=groups)
+    found = predict_left_out(samples, 3, CLASSIFICATION, groups=groups)
     assert tuple(found) == SHARES
     for number, test in enumerate([None, 0, 1, 2]):
         training = domains != test
         rows = np.flatnonzero(training)
         folds = np.full(48, -1)
         folds[rows] = folds_within(
-            "classification", y[rows], domains[rows], [groups[row] for row in rows]
+            CLASSIFICATION, y[rows], domains[rows], [groups[row] for row in rows]
         )
         left_out, rest = split_classes(X, y, np.where(training, domains, -1), SETTINGS, 3)
         within, _ = split_classes(X, y, folds, SETTINGS, 3)
@@ -87,7 +87,7 @@ def test_predictions_equal_literal_fits(shape: tuple[int, int]) -> None:
             assert (each.test is None) == (test is None)
             if each.test is not None:
                 np.testing.assert_allclose(each.test, rest[at], rtol=1e-5, atol=1e-5)
-                head = fit_kind("classification", TRAINED, _rows(samples, training), 3, at)
+                head = fit_kind(CLASSIFICATION, TRAINED, _rows(samples, training), 3, at)
                 probabilities = head.probabilities(X[~training])
                 np.testing.assert_allclose(np.exp(each.test), probabilities, atol=1e-5)
 
@@ -167,7 +167,7 @@ def literal(
     `parts` are the features that are used where each domain is left out, if these differ.
     """
     X, y, d = columns.samples(source, source.domains)
-    within, _ = split_classes(X, y, folds_within("classification", y, d), SETTINGS, 3)
+    within, _ = split_classes(X, y, folds_within(CLASSIFICATION, y, d), SETTINGS, 3)
     if parts is None:
         together, _ = split_classes(X, y, d, SETTINGS, 3)
         left_out = [together[:, d == at] for at in range(3)]
@@ -259,7 +259,7 @@ def test_a_pool_is_the_weighted_mean_of_its_heads(shifted: ArraySource, kind: Ki
         shifted = ArraySource(*task_zoo(kind), None, kind)
     shifted_heads = predict_with_heads(shifted)[None]
     final, pool = fit_pool(shifted, shifted_heads), choose_pool(shifted_heads)
-    assert (final.head.kind, final.columns.models) == (kind, pool.models)
+    assert (final.head.task.kind, final.columns.models) == (kind, pool.models)
     assert (final.adaptive is None) == (kind != "classification")
     if final.adaptive is not None:
         assert final.adaptive.base is final.head
@@ -270,7 +270,7 @@ def test_a_pool_is_the_weighted_mean_of_its_heads(shifted: ArraySource, kind: Ki
     for member, weight in zip(pool.members, pool.weights, strict=True):
         samples = Columns.all_of(shifted, [member.model]).samples(shifted, shifted.domains)
         setting = shifted_heads.candidates[member].setting
-        head = fit_kind(kind, member.kind, samples, n_outputs, setting)
+        head = fit_kind(task_of(kind), member.kind, samples, n_outputs, setting)
         expected = expected + weight * head.logits(samples.features)
         of_models[member.model] += weight
     assert final.weights == pytest.approx(of_models)
@@ -395,7 +395,7 @@ def test_standardised_predictions_equal_literal_fits(shape: tuple[int, int]) -> 
         mixed[domain] = weights.predicted[domain].tolist()
         left_out.append(left_out_ridge(parts(mixed), y, domains, {domain}, SETTINGS, 3))
     folds = np.full(len(every.labels), -1)
-    folds[known] = folds_within("classification", y, domains, groups)
+    folds[known] = folds_within(CLASSIFICATION, y, domains, groups)
     together = parts([*labelled, present(weights.target).tolist()])
     inside, rest = split_classes(together, every.labels, folds, SETTINGS, 3)
     within = [inside[:, domains == domain] for domain in range(3)]
@@ -437,7 +437,7 @@ def test_the_pool_is_one_linear_head(scale: float) -> None:
         samples = pool_columns(source, [head.model]).samples(source, source.domains)
         setting = heads.candidates[head].setting
         zero_shot = find_zero_shot(source, head.model)
-        fitted = fit_kind("classification", head.kind, samples, 4, setting, zero_shot)
+        fitted = fit_kind(CLASSIFICATION, head.kind, samples, 4, setting, zero_shot)
         total = total + weight * fitted.logits(samples.features)
     together = final.columns.samples(source, source.domains).features
     np.testing.assert_allclose(final.head.logits(together), total, atol=1e-6)

@@ -26,14 +26,6 @@ from oodzoo.combining.evaluation.learning_curve import (
     places,
     with_fewer_domains,
 )
-from oodzoo.combining.evaluation.rows import (
-    BINS,
-    accuracy,
-    balanced_accuracy,
-    by_output,
-    calibration_error,
-    measures_of,
-)
 from oodzoo.combining.pool import choose_pool, predict_with_heads
 from oodzoo.combining.predictions import fit_kind
 from oodzoo.combining.selection import select_features
@@ -43,8 +35,10 @@ from oodzoo.linear.heads.domainbed import sweep
 from oodzoo.linear.heads.kinds import folds_within
 from oodzoo.linear.heads.paths import C_GRID
 from oodzoo.linear.heads.ridge import RIDGES, SETTINGS
-from oodzoo.tasks import Kind
-from oodzoo.tasks.metrics import contributions
+from oodzoo.tasks import CLASSIFICATION, Kind
+from oodzoo.tasks.classification import BINS, calibration_error
+from oodzoo.tasks.multilabel import Multilabel
+from oodzoo.tasks.regression import Regression
 
 
 def test_every_row_equals_the_protocol_written_out() -> None:
@@ -103,7 +97,7 @@ def _pool(features: Any, training: ArraySource, test: str, domains: Any) -> Any:
     for member in found.members:
         samples = Columns.all_of(training, [member.model]).samples(training, training.domains)
         setting = heads.candidates[member].setting
-        head = fit_kind("classification", member.kind, samples, 3, setting)
+        head = fit_kind(CLASSIFICATION, member.kind, samples, 3, setting)
         logs.append(np.log(head.probabilities(features[member.model][domains == test])))
     return np.exp(pool(logs, found.weights))
 
@@ -112,7 +106,7 @@ def _reached(array: Any, y: Any, domains: Any, test: str) -> list[float]:
     """A head of some columns, with the setting that the training domains choose."""
     X, numbers = array.astype(np.float32), np.unique(domains, return_inverse=True)[1]
     train, folds = domains != test, np.full(len(y), -1)
-    folds[train] = folds_within("classification", y[train], numbers[train])
+    folds[train] = folds_within(CLASSIFICATION, y[train], numbers[train])
     logs = oracle.chosen_head(X, y, np.where(train, numbers, -1), folds, 3)
     return _figures(np.exp(logs), y[~train])
 
@@ -127,10 +121,10 @@ def _figures(probabilities: Any, labels: Any) -> list[float]:
 
 # --- numbers, and several labels per sample -------------------------------------------------------
 
-TASKS = ["regression", "multilabel"]
+OTHERS = ["regression", "multilabel"]
 
 
-@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("kind", OTHERS)
 def test_other_tasks_equal_scikit_learn(kind: Kind) -> None:
     """A test domain: its single model and the best two, with the regularisation by hand."""
     features, y, domains = task_zoo(kind, n=18, d=60 if kind == "regression" else 5)
@@ -186,7 +180,7 @@ def test_the_variance_of_a_metric_is_that_of_its_contributions(groups: list[str]
         cell = found.single.cells[test]
         predicted = heads[test].alone[cell.models[0]].test
         assert predicted is not None
-        values = 100 * contributions("regression", predicted, source.labels(test))
+        values = 100 * source.task.contributions(predicted, source.labels(test))
         assert values.mean() == pytest.approx(cell.accuracy)
         parts = np.split(values - values.mean(), 12 if groups is None else 4)
         n = len(parts)
@@ -237,9 +231,10 @@ def test_measures_equal_their_definitions(
     probabilities = np.exp(logits - logits.max(axis=1, keepdims=True))
     probabilities /= probabilities.sum(axis=1, keepdims=True)
     labels = rng.integers(0, n_classes, n)
-    assert accuracy(probabilities, labels) == pytest.approx(oracle.accuracy(probabilities, labels))
+    expected = oracle.accuracy(probabilities, labels)
+    assert CLASSIFICATION.score(probabilities, labels) == pytest.approx(expected)
     expected = oracle.balanced_accuracy(probabilities, labels)
-    assert balanced_accuracy(probabilities, labels) == pytest.approx(expected)
+    assert CLASSIFICATION.second_score(probabilities, labels) == pytest.approx(expected)
     expected = oracle.calibration_error(probabilities, labels, BINS)
     assert calibration_error(probabilities, labels) == pytest.approx(expected)
 
@@ -260,7 +255,7 @@ def test_measures_of_each_output_equal_scikit_learn(seed: int, n: int, n_outputs
     names = [f"y{column}" for column in range(n_outputs)]
     y = rng.normal(size=(n, n_outputs)) * 10.0 ** np.arange(n_outputs)
     predicted = y + rng.normal(size=y.shape)
-    found = by_output("regression", predicted, y, names)
+    found = Regression().measured_outputs(predicted, y, names)
     assert list(found) == names
     for column, name in enumerate(names):
         pair = y[:, column], predicted[:, column]
@@ -270,11 +265,11 @@ def test_measures_of_each_output_equal_scikit_learn(seed: int, n: int, n_outputs
                 "absolute_error": mean_absolute_error(*pair),
             }
         )
-    together = measures_of("regression", predicted, y)
+    together = Regression().measured(predicted, y)
     for at, measure in enumerate(together._fields):
         assert together[at] == pytest.approx(np.mean([each[measure] for each in found.values()]))
     labels = (rng.random((n, n_outputs)) < 0.3).astype(float)
-    found = by_output("multilabel", predicted, labels, names)
+    found = Multilabel().measured_outputs(predicted, labels, names)
     present = np.flatnonzero(labels.any(axis=0)).tolist()
     assert list(found) == [names[column] for column in present]
     for column in present:
@@ -293,7 +288,7 @@ def test_a_part_equals_the_protocol_written_out(test: str) -> None:
     tested = numbers == int(test[1:])
     some, train = kept | tested, kept & ~tested
     by_domain, folds = np.where(train, numbers, -1), np.full(len(y), -1)
-    folds[train] = folds_within("classification", y[train], numbers[train])
+    folds[train] = folds_within(CLASSIFICATION, y[train], numbers[train])
     final = oracle.chosen_head(X[some], y[some], by_domain[some], folds[some], 3)
     right = [int(np.argmax(row)) == c for row, c in zip(final, y[tested], strict=True)]
     assert found == {test: pytest.approx(100 * sum(right) / len(right))}

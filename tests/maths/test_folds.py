@@ -27,7 +27,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.extraction.source import ArraySource
 from oodzoo.ranking.transfer import RIDGES, ModelMoments, Transfer, into, read_moments
 from oodzoo.ranking.zood import Fold, Stability, leave_one_domain_out, leave_two_domains_out
-from oodzoo.tasks import Kind
+from oodzoo.tasks import Kind, task_of
 
 STABILITIES: tuple[Stability, ...] = ("robust", "paper")
 
@@ -336,7 +336,7 @@ def simulate(kind: Kind, d: int, sizes: Sequence[int], seed: int = 0) -> Data:
 
 
 def folds_of_kind(data: Data, kind: Kind, device: str | None = None) -> list[Fold]:
-    return leave_one_domain_out(read(data, 3, device), kind=kind)
+    return leave_one_domain_out(read(data, 3, device), task=task_of(kind))
 
 
 def stacked(data: Data) -> tuple[Any, Any]:
@@ -395,7 +395,7 @@ def test_folds_of_other_tasks(
 @pytest.mark.parametrize("d", [6, 90])
 def test_a_test_domain_of_another_task_is_set_aside(kind: Kind, d: int) -> None:
     data = simulate(kind, d, (40, 30, 35, 25))
-    both = leave_two_domains_out(read(data), kind=kind)
+    both = leave_two_domains_out(read(data), task=task_of(kind))
     for test, folds in both.items():
         for fold, expected in zip(folds, folds_of_kind(others(data, test), kind), strict=True):
             assert fold.evidence == pytest.approx(expected.evidence, rel=1e-9)

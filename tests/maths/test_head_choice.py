@@ -23,11 +23,9 @@ from oodzoo.linear.heads.kinds import (
     left_out_metrics,
 )
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.paths import C_GRID
 from oodzoo.linear.heads.ridge import RIDGES, SETTINGS
-from oodzoo.tasks import KINDS, Kind
-from oodzoo.tasks.kinds import strata
+from oodzoo.tasks import KINDS, Kind, task_of
 
 
 def made(kind: Kind, n: int = 48, d: int = 6, n_domains: int = 3) -> Samples:
@@ -61,12 +59,14 @@ def test_regularisation_and_metric_of_left_out_domains(kind: Kind, n: int, d: in
     """Left-out domains and cross-validation within the domains choose, each with a half."""
     samples = made(kind, n, d)
     left_out = by_domain(samples, literal(kind, samples, samples.domains))
-    folds = folds_within(kind, samples.labels, samples.domains)
+    folds = folds_within(task_of(kind), samples.labels, samples.domains)
     within = by_domain(samples, literal(kind, samples, folds))
     labels = [samples.labels[samples.domains == domain] for domain in range(3)]
     at = oracle.best_setting(kind, left_out, within, labels, 0.5)
-    head = fit_head_of(kind, samples, 2)
-    np.testing.assert_array_equal(head.weights, PATHS[kind].fit(samples, 2, at).weights)
+    head = fit_head_of(task_of(kind), samples, 2)
+    np.testing.assert_array_equal(
+        head.weights, PATHS[task_of(kind).link].fit(samples, 2, at).weights
+    )
     metrics = []
     for path, y in zip(left_out, labels, strict=True):
         if kind == "classification":
@@ -76,7 +76,7 @@ def test_regularisation_and_metric_of_left_out_domains(kind: Kind, n: int, d: in
         else:
             known = y.any(axis=0)
             metrics.append(average_precision_score(y[:, known], path[at][:, known]))
-    assert left_out_metrics(kind, samples, 2) == pytest.approx(metrics, abs=0.02)
+    assert left_out_metrics(task_of(kind), samples, 2) == pytest.approx(metrics, abs=0.02)
 
 
 @settings(max_examples=20, deadline=None)
@@ -94,7 +94,7 @@ def test_the_best_setting(seed: int, kind: Kind, share: float, unknown: bool) ->
     else:
         labels = [rng.integers(0, 2, (n, 2)).astype(float) for n in sizes]
     for within in (tables[1], None):
-        found = best_setting(tables[0], within, labels, kind, share)
+        found = best_setting(tables[0], within, labels, task_of(kind), share)
         assert found == oracle.best_setting(kind, tables[0], within, labels, share)
 
 
@@ -104,12 +104,12 @@ def test_folds_have_their_share_of_each_stratum_of_each_domain(seed: int, kind: 
     samples = made(kind, 97, 3, 4)
     order = np.random.default_rng(seed).permutation(97)
     labels, domains = samples.labels[order], samples.domains[order]
-    folds = folds_within(kind, labels, domains)
+    folds = folds_within(task_of(kind), labels, domains)
     sizes = np.bincount(folds, minlength=5)
     assert sizes.max() - sizes.min() <= 1
     for domain in range(4):
         for stratum in range(6):
-            cell = folds[(domains == domain) & (strata(kind, labels) == stratum)]
+            cell = folds[(domains == domain) & (task_of(kind).strata(labels) == stratum)]
             counts = np.bincount(cell, minlength=5)
             assert counts.max() - counts.min() <= 1
 
@@ -117,7 +117,7 @@ def test_folds_have_their_share_of_each_stratum_of_each_domain(seed: int, kind: 
 @pytest.mark.parametrize("kind", KINDS)
 def test_outputs(kind: Kind) -> None:
     """Values, contributions to the metric, quality and pools of the outputs of three heads."""
-    rng, meaning = np.random.default_rng(0), outputs_of(kind)
+    rng, meaning = np.random.default_rng(0), task_of(kind)
     tables: list[Any] = [rng.normal(size=(3, n, 4)) for n in (20, 11)]
     labels: list[Any] = [rng.normal(size=each.shape[1:]) for each in tables]
     if kind == "classification":
@@ -144,7 +144,7 @@ def test_outputs(kind: Kind) -> None:
     if kind == "classification":
         expected = log_softmax(expected, axis=1)
     np.testing.assert_allclose(meaning.pooled(tables[0], [0.5, 0.2, 0.3]), expected)
-    head = LinearHead(rng.normal(size=(3, 5)), rng.normal(size=3), 1.0, kind)
+    head = LinearHead(rng.normal(size=(3, 5)), rng.normal(size=3), 1.0, task_of(kind))
     features = rng.normal(size=(7, 5))
     logits = head.logits(features)
     logits = log_softmax(logits, axis=1) if kind == "classification" else logits

@@ -135,7 +135,7 @@ def test_log_odds_of_several_labels(n: int, d: int) -> None:
     np.testing.assert_allclose(head.logits(samples.features), expected, rtol=1e-3, atol=1e-3)
     probabilities = 1 / (1 + np.exp(-expected))
     np.testing.assert_allclose(head.probabilities(samples.features), probabilities, atol=1e-3)
-    assert (head.kind, head.C) == ("multilabel", 0.1)
+    assert (head.task.kind, head.C) == ("multilabel", 0.1)
 
 
 @pytest.mark.parametrize(("value", "n_labels"), [(0.0, 1), (1.0, 3)])
@@ -171,7 +171,7 @@ def test_regressions(n: int, d: int) -> None:
             np.testing.assert_allclose(path, expected, rtol=1e-6, atol=1e-6)
             head = fit_regression_head(training, 2, value)
             np.testing.assert_allclose(head.values(samples.features[out]), path, rtol=1e-6)
-    assert head.kind == "regression"
+    assert head.task.kind == "regression"
     assert not head.weights[:, 1].any()
     with pytest.raises(ValueError, match="no probabilities"):
         head.probabilities(samples.features)

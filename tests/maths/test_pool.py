@@ -28,8 +28,7 @@ from oodzoo.combining.verdict import (
 )
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Limits
-from oodzoo.linear.heads.outputs import outputs_of
-from oodzoo.tasks import KINDS, Kind
+from oodzoo.tasks import CLASSIFICATION, KINDS, Kind, task_of
 
 seeds = st.integers(0, 10_000)
 
@@ -88,7 +87,7 @@ def chosen(
     models = options.pop("models", MODELS)
     heads = candidates(left_out, within, models)
     times = options.pop("times", dict.fromkeys(models, 1.0))
-    found = PoolChooser(heads, labels, times, kind=kind, **options).choose()
+    found = PoolChooser(heads, labels, times, task=task_of(kind), **options).choose()
     totals = dict.fromkeys(models, 0.0)
     for head, weight in found.items():
         totals[head.model] += weight
@@ -108,7 +107,7 @@ def test_weights_maximise_what_is_written(kind: Kind, folds: bool, seed: int) ->
     parts = [list(each) for each in left_out], [list(each) for each in within]
     shares = oracle.carried_over(kind, *parts, labels, SHARES) if folds else [1.0]
     heads = candidates(left_out, inside)
-    found = PoolChooser(heads, labels, dict.fromkeys(MODELS), kind=kind).choose()
+    found = PoolChooser(heads, labels, dict.fromkeys(MODELS), task=task_of(kind)).choose()
     assert sum(found.values()) == pytest.approx(1)
     assert list(found.values()) == sorted(found.values(), reverse=True)
     expected: dict[Head, float] = {}
@@ -131,7 +130,7 @@ def test_a_pool_is_the_normalised_geometric_mean(seed: int, n_heads: int) -> Non
     (table,), _ = predicted(seed, n_heads=n_heads, sizes=(6,))
     table[:, :, 1] = -np.inf
     weights = np.random.default_rng(seed).dirichlet(np.ones(n_heads)).tolist()
-    found = outputs_of("classification").pooled(table.astype(np.float32), weights)
+    found = CLASSIFICATION.pooled(table.astype(np.float32), weights)
     np.testing.assert_allclose(found, oracle.pool(list(table), weights), atol=1e-5)
     np.testing.assert_allclose(np.exp(found).sum(axis=1), 1)
     assert found.dtype == np.float64
@@ -149,7 +148,9 @@ def test_quality_of_single_heads(seed: int) -> None:
     for kind in KINDS:
         tables, _, truths = made(kind, seed)
         every = np.concatenate(truths)
-        for found, outputs, y in zip(qualities(tables, truths, kind), tables, truths, strict=True):
+        for found, outputs, y in zip(
+            qualities(tables, truths, task_of(kind)), tables, truths, strict=True
+        ):
             quality = [outputs_oracle.quality(kind, head, y, every) for head in outputs]
             assert list(found) == pytest.approx(quality)
 

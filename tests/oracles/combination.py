@@ -12,8 +12,7 @@ from scipy.optimize import minimize
 from scipy.stats import ttest_1samp
 from tests.oracles.outputs import quality
 
-from oodzoo.linear.heads.outputs import outputs_of
-from oodzoo.tasks import Kind
+from oodzoo.tasks import Kind, task_of
 
 Floats = NDArray[Any]
 Labels = NDArray[np.int64]
@@ -129,8 +128,8 @@ def carried_over(
                 [labels[i] for i in rest],
                 share,
             )
-            pooled = outputs_of(kind).pooled(np.stack(left_out[at]), weights)
-            hits.append(outputs_of(kind).contributions(pooled, labels[at]).tolist())
+            pooled = task_of(kind).pooled(np.stack(left_out[at]), weights)
+            hits.append(task_of(kind).contributions(pooled, labels[at]).tolist())
         return Known(hits, None, 0.0)
 
     best = on_left_out(shares[-1])

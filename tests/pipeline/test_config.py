@@ -20,7 +20,7 @@ from oodzoo.pipeline.config import (
     without_secrets,
     write_config,
 )
-from oodzoo.tasks import Task
+from oodzoo.tasks import CLASSIFICATION, task_of
 
 
 @pytest.mark.parametrize(
@@ -54,12 +54,12 @@ def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason
 )
 def test_what_is_for_classes_only(options: dict[str, Any], target: bool, reason: str) -> None:
     config = RunConfig(**options)
-    config.require_possible(Task(), target=target)
+    config.require_possible(CLASSIFICATION, target=target)
     with pytest.raises(InputError, match=reason):
-        config.require_possible(Task("regression", ("age",)), target=target)
-    RunConfig().require_possible(Task("regression", ("age",)), target=False)
+        config.require_possible(task_of("regression", ("age",)), target=target)
+    RunConfig().require_possible(task_of("regression", ("age",)), target=False)
     with pytest.raises(InputError, match="no accuracies are published for 'pacs', expected"):
-        RunConfig(published="pacs").require_possible(Task(), target=False)
+        RunConfig(published="pacs").require_possible(CLASSIFICATION, target=False)
 
 
 # --- as TOML -----------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from oodzoo.pipeline.driver import (
     stored_file,
 )
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.tasks.diagnosis.classes import Mistake
+from oodzoo.tasks.classification import Mistake
 
 
 @pytest.fixture(scope="module")

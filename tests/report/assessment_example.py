@@ -9,17 +9,7 @@ import numpy as np
 
 from oodzoo.data.files import EmbeddedFile, ImageFile
 from oodzoo.predictor.assessment.result import Missed, OutOfDomain, Part, Promise, TestResult
-from oodzoo.predictor.assessment.testing import metric_interval
-from oodzoo.tasks import Kind
-from oodzoo.tasks.diagnosis.classes import diagnose_classes
-from oodzoo.tasks.diagnosis.labels import diagnose_labels
-from oodzoo.tasks.diagnosis.numbers import diagnose_numbers
-
-_DIAGNOSE: dict[Kind, Any] = {
-    "classification": diagnose_classes,
-    "regression": diagnose_numbers,
-    "multilabel": diagnose_labels,
-}
+from oodzoo.tasks import Kind, task_of
 
 
 def example_test(
@@ -37,25 +27,24 @@ def example_test(
         y = rng.integers(0, width, n)
         logits = 1.5 * np.eye(width)[y] + rng.normal(size=(n, width))
         values = np.exp(2 * logits) / np.exp(2 * logits).sum(axis=1, keepdims=True)
-        guess = values.argmax(axis=1)
     elif task == "regression":
         y = 30 + 10 * rng.normal(size=(n, width))
-        values = guess = y + 6 * rng.normal(size=(n, width))
+        values = y + 6 * rng.normal(size=(n, width))
     else:
         y = (rng.random((n, width)) < 0.3).astype(float)
-        values = guess = 1 / (1 + np.exp(-(3 * y - 1.5 + 1.5 * rng.normal(size=(n, width)))))
+        values = 1 / (1 + np.exp(-(3 * y - 1.5 + 1.5 * rng.normal(size=(n, width)))))
     paths = [f"{at}/photo-{at}.jpg" for at in range(n)]
     place = np.array([domains[at % len(domains)] for at in range(n)], object)
 
     def part(mine: np.ndarray) -> Part:
-        found = _DIAGNOSE[task](
+        found = task_of(task).diagnose(
             values[mine],
             y[mine],
             names,
             paths=[paths[at] for at in mine],
             domains=place[mine].tolist(),
         )
-        return Part(found, metric_interval(task, guess[mine], y[mine]))
+        return Part(found, task_of(task).interval(values[mine], y[mine]))
 
     files: dict[str, ImageFile] = {} if image is None else dict.fromkeys(paths, EmbeddedFile(image))
     verdicts: dict[str, Any] = dict.fromkeys(domains, "within")

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, diagnose_classes
+from oodzoo.tasks import CLASSIFICATION
+from oodzoo.tasks.classification import ClassDiagnosis
 
 
 def example_diagnosis(
@@ -22,7 +23,7 @@ def example_diagnosis(
     probabilities = np.full((len(y), n_classes), 1e-3)
     probabilities[np.arange(len(y)), predicted] = confidence
     paths = [f"{domain}/{classes[c]}/{at}.jpg" for at, c in enumerate(y.tolist())]
-    return diagnose_classes(probabilities, y, classes, paths=paths, domains=domain)
+    return CLASSIFICATION.diagnose(probabilities, y, classes, paths=paths, domains=domain)
 
 
 def example_diagnoses(

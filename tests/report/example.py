@@ -14,11 +14,7 @@ from oodzoo.combining.evaluation.learning_curve import CurvePoint, LearningCurve
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import (
     Aggregation,
-    AnyMeasures,
     Cell,
-    LabelMeasures,
-    Measures,
-    NumberMeasures,
     Outputs,
 )
 from oodzoo.combining.evaluation.rows import Row as EvaluationRow
@@ -30,8 +26,8 @@ from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
 from oodzoo.report.record import DataSummary, DomainLabels, Run, Stage
-from oodzoo.tasks import Kind, Task
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
+from oodzoo.tasks import Kind, task_of
+from oodzoo.tasks.classification import ClassDiagnosis
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
@@ -235,12 +231,13 @@ def _outputs(value: float, task: Kind, names: Sequence[str]) -> Outputs:
     return {n: {"explained_variance": v, "absolute_error": 0.02} for n, v in first.items()}
 
 
-def _measures(value: float, task: Kind) -> AnyMeasures:
-    if task == "regression":
-        return NumberMeasures(value, 0.01234)
-    if task == "multilabel":
-        return LabelMeasures(value, value - 20)
-    return Measures(value, value - 1, 7.2)
+def _measures(value: float, task: Kind) -> Any:
+    others = {
+        "classification": (value - 1, 7.2),
+        "regression": (0.01234,),
+        "multilabel": (value - 20,),
+    }
+    return task_of(task).measures(value, *others[task])
 
 
 def _evaluation(
@@ -288,7 +285,7 @@ def _evaluation(
         },
         task=task,
         diagnosis=_diagnosis(outputs, domains) if task == "classification" else {},
-        learning_curve=_curve(names[0], domains, Task(task).metric),
+        learning_curve=_curve(names[0], domains, task_of(task).metric),
         advice=(
             Advice("more_images", "More images would hardly help.", 0.25),
             Advice("more_domains", "A further domain would probably help.", 2.5),

@@ -40,7 +40,8 @@ from oodzoo.report.assessment_page import assessment_page
 from oodzoo.report.headline import verdict
 from oodzoo.report.record import ExtractionSummary, PredictorSummary, Run
 from oodzoo.store.leaks.similar import NearDuplicates, Pair, Pairs
-from oodzoo.tasks.diagnosis.classes import Bin, Reliability, diagnose_classes
+from oodzoo.tasks import CLASSIFICATION
+from oodzoo.tasks.classification import Bin, Reliability
 
 WRITTEN = Path(__file__).parent / "golden"
 THREE = ("art", "photo", "sketch")
@@ -180,7 +181,9 @@ def pools(*models: tuple[str, ...], **changes: Any) -> Run:
 def diagnosed(reliability: Reliability | None = None) -> Run:
     """Kiwis are recognised badly."""
     y, predicted = np.repeat([0, 1], 4), np.eye(2)[[0, 0, 0, 0, 0, 0, 0, 1]]
-    found = diagnose_classes(predicted, y, ["fig", "kiwi"], paths=["x"] * 8, domains=DOMAINS[0])
+    found = CLASSIFICATION.diagnose(
+        predicted, y, ["fig", "kiwi"], paths=["x"] * 8, domains=DOMAINS[0]
+    )
     if reliability is not None:
         found = replace(found, reliability=reliability)
     return judged(diagnosis={DOMAINS[0]: found})

@@ -22,7 +22,7 @@ from oodzoo.report.page import render
 from oodzoo.report.record import Run
 from oodzoo.store.leaks.similar import Pair
 from oodzoo.tasks import Kind
-from oodzoo.tasks.diagnosis.classes import Mistake
+from oodzoo.tasks.classification import Mistake
 
 PAIR = Pair(
     ("day/cat/1.png", "night/cat/2.png"), ("day", "night"), ("cat", "cat"), 0.61, False, 0.99

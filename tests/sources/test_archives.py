@@ -22,7 +22,7 @@ from oodzoo.data.files import expand_braces, find_containers, read_bytes, read_c
 from oodzoo.data.sources import parquet
 from oodzoo.data.sources.base import SourceOptions
 from oodzoo.data.sources.tar import Member, list_members, list_tars
-from oodzoo.tasks import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, Task, task_of
 
 WriteImage = Callable[[Path], Path]
 Columns = dict[str, list[Any]]
@@ -135,8 +135,8 @@ def test_long_names_and_links(photos: Path, write_image: WriteImage, kind: str) 
 # --- WebDataset -----------------------------------------------------------------------------------
 
 
-SEVERAL, NUMBER = Task("multilabel", ("a", "c")), Task("regression", ("label",))
-NUMBERS = Task("regression", ("label0", "label1"))
+SEVERAL, NUMBER = task_of("multilabel", ("a", "c")), task_of("regression", ("label",))
+NUMBERS = task_of("regression", ("label0", "label1"))
 BOM = "c".encode("utf-8-sig")
 
 

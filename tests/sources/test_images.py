@@ -23,7 +23,7 @@ from tests.sources.kinds import (
 from oodzoo import ImageDomains, extract
 from oodzoo.core.errors import NoDomainsError
 from oodzoo.data.pixels import decode
-from oodzoo.tasks import Task
+from oodzoo.tasks import task_of
 
 ALL = {**WITH_FILES, **VARIANTS, **DECODED}
 LOCAL = {"folder", "CSV", "DataFrame", "ImageFolder", "class folders", "HF paths", "Series",
@@ -122,7 +122,7 @@ AGES = [20.5 + 3.25 * at for at in range(N)]
 HEIGHTS = [1.5 + 0.01 * at for at in range(N)]
 NAMES = ("dog", "cat", "bird")
 LABELS = [[name for bit, name in enumerate(NAMES) if at >> bit & 1] for at in range(N)]
-SEVERAL = Task("multilabel", ("bird", "cat", "dog"))
+SEVERAL = task_of("multilabel", ("bird", "cat", "dog"))
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def require_numbers(data: ImageDomains) -> None:
-    assert data.task == Task("regression", ("age", "height"))
+    assert data.task == task_of("regression", ("age", "height"))
     assert data.classes == ("age", "height")
     assert repr(data).endswith("12 images, 2 domains, 2 numbers)")
     found = {(s.domain, s.label) for s in data}

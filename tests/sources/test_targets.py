@@ -11,17 +11,17 @@ import pytest
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.sources.targets import join_targets, read_targets
-from oodzoo.tasks import CLASSIFICATION, Kind, Task
+from oodzoo.tasks import CLASSIFICATION, Kind, Task, task_of
 
 AGES = [61.5, 44.25, 30.0]
 
 
 def numbers(*names: str) -> Task:
-    return Task("regression", names)
+    return task_of("regression", names)
 
 
 def several(*names: str) -> Task:
-    return Task("multilabel", names)
+    return task_of("multilabel", names)
 
 
 def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:

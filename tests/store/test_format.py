@@ -43,7 +43,7 @@ from oodzoo.store.format import (
 from oodzoo.store.shards import checksum
 from oodzoo.store.table import SampleTable, TableDomain, add_table, read_table, require_store
 from oodzoo.store.writer import update_local, writing
-from oodzoo.tasks import Task
+from oodzoo.tasks import task_of
 
 
 def sha256(content: bytes) -> str:
@@ -339,7 +339,7 @@ def test_facts_are_added_to_those_that_are_there(small: Path, tmp_path: Path) ->
 
 # the table of samples
 
-NUMBERS = Task("regression", ("age", "height"))
+NUMBERS = task_of("regression", ("age", "height"))
 NAMES = ["a/b", "..", ".tmp-x", "höhle", "ho\u0308hle", "Day", "day", "x" * 300, "models", "50%"]
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
 
@@ -355,7 +355,7 @@ def test_every_column_is_in_the_fingerprint() -> None:
         {"images": day.images[::-1]},
     ]
     tables = [SampleTable([replace(day, **c), table.domain("night")]) for c in changes]
-    tasks = [NUMBERS, Task("regression", ("age", "size"))]
+    tasks = [NUMBERS, task_of("regression", ("age", "size"))]
     tables += [replace(table, task=task) for task in tasks]
     assert len({t.fingerprint for t in [table, *tables]}) == 8
     assert table.replacing(unlabelled("u", "x")).fingerprint == table.fingerprint

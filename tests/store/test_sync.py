@@ -27,7 +27,7 @@ from oodzoo.store.leaks.search import list_samples
 from oodzoo.store.maintenance import list_contents, merge_stores
 from oodzoo.store.sync import Changes, sync_store
 from oodzoo.store.writer import writing
-from oodzoo.tasks import Task
+from oodzoo.tasks import task_of
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ def test_what_needs_a_confirmation(
 N = 24
 AGES = [20.5 + 1.25 * at for at in range(N)]
 TAGS = [[name for bit, name in enumerate(CLASSES) if (at + 1) >> bit & 1] for at in range(N)]
-NUMBERS, SEVERAL = Task("regression", ("age",)), Task("multilabel", CLASSES)
+NUMBERS, SEVERAL = task_of("regression", ("age",)), task_of("multilabel", CLASSES)
 
 Write = Callable[..., Path]
 

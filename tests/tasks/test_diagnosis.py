@@ -22,20 +22,19 @@ from sklearn.metrics import (
 )
 
 from oodzoo.core.errors import InputError
-from oodzoo.tasks.diagnosis.classes import (
+from oodzoo.tasks import CLASSIFICATION, Kind, task_of
+from oodzoo.tasks.classification import (
     Bin,
     ClassDiagnosis,
     ClassFigures,
     Mistake,
     Reliability,
     add_up,
-    diagnose_classes,
     merged,
     reliability,
 )
-from oodzoo.tasks.diagnosis.labels import LabelDiagnosis, LabelFigures, diagnose_labels
-from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis, diagnose_numbers
-from oodzoo.tasks.metrics import contributions, metric
+from oodzoo.tasks.multilabel import LabelDiagnosis, LabelFigures, Multilabel
+from oodzoo.tasks.regression import NumberDiagnosis, Regression
 
 SEEDS = st.integers(0, 2**32 - 1)
 NAMES = ("ant", "bee", "cat", "dog")
@@ -68,15 +67,17 @@ def numbers(seed: int) -> tuple[Any, Any]:
 
 def of_classes(seed: int, part: slice = slice(None)) -> ClassDiagnosis:
     probabilities, y = classes(seed)
-    return diagnose_classes(probabilities[part], y[part], NAMES, paths=paths()[part], domains="d")
+    return CLASSIFICATION.diagnose(
+        probabilities[part], y[part], NAMES, paths=paths()[part], domains="d"
+    )
 
 
 def of_labels(seed: int) -> LabelDiagnosis:
-    return diagnose_labels(*labels(seed), NAMES[:3], paths=paths(), domains="d")
+    return Multilabel().diagnose(*labels(seed), NAMES[:3], paths=paths(), domains="d")
 
 
 def of_numbers(seed: int) -> NumberDiagnosis:
-    return diagnose_numbers(*numbers(seed), ("age", "height"), paths=paths(), domains="photo")
+    return Regression().diagnose(*numbers(seed), ("age", "height"), paths=paths(), domains="photo")
 
 
 @settings(max_examples=25, deadline=None)
@@ -122,7 +123,9 @@ def test_mistakes_by_confidence_and_confusions_by_frequency() -> None:
 def test_classes_without_images_or_predictions_have_no_figures() -> None:
     probabilities = np.array([[0.6, 0.4, 0.0], [0.7, 0.3, 0.0]])
     names = ["a", "b", "new"]
-    found = diagnose_classes(probabilities, np.array([0, 2]), names, paths=["x"] * 2, domains="d")
+    found = CLASSIFICATION.diagnose(
+        probabilities, np.array([0, 2]), names, paths=["x"] * 2, domains="d"
+    )
     assert found.per_class == {
         "a": ClassFigures(1, 100.0, 50.0),
         "b": ClassFigures(0, None, None),
@@ -142,8 +145,8 @@ def test_domains_add_up_to_the_whole(seed: int, cut: int) -> None:
     for mine, expected in zip(found.reliability.bins, whole.reliability.bins, strict=True):
         assert vars(mine) == pytest.approx(vars(expected))
     p = np.array([[0.9, 0.1]])
-    one = diagnose_classes(p, np.array([0]), ["a", "b"], paths=["x"], domains="d")
-    two = diagnose_classes(p, np.array([1]), ["c", "a"], paths=["y"], domains="e")
+    one = CLASSIFICATION.diagnose(p, np.array([0]), ["a", "b"], paths=["x"], domains="d")
+    two = CLASSIFICATION.diagnose(p, np.array([1]), ["c", "a"], paths=["y"], domains="e")
     other = add_up([one, two])
     assert other.classes == ("a", "b", "c")
     assert other.confusion == ((1, 0, 1), (0, 0, 0), (0, 0, 0))
@@ -182,7 +185,7 @@ def test_the_most_confident_mistake_of_each_image_is_listed() -> None:
     assert [(each.label, each.has, each.path) for each in found] == [w[1:] for w in wrong[:12]]
     assert [each.confidence for each in found] == pytest.approx([100 * w[0] for w in wrong[:12]])
     p, truth = np.array([[0.9, 0.8], [0.2, 0.1]]), np.array([[1.0, 0.0], [0.0, 0.0]])
-    few = diagnose_labels(p, truth, ["cat", "dog"], paths=["a", "b"], domains=["d", "e"])
+    few = Multilabel().diagnose(p, truth, ["cat", "dog"], paths=["a", "b"], domains=["d", "e"])
     assert few.per_label["dog"] == LabelFigures(0, None, None, 0.0)  # of no image
     assert (few.average_precision, few.exact_match) == (100, 50)
     assert [(each.path, each.domain) for each in few.mistakes] == [("a", "d")]
@@ -219,9 +222,9 @@ def test_figures_of_numbers_are_those_of_scikit_learn(seed: int) -> None:
 
 def test_equal_values_are_in_one_range_and_exact_predictions_no_errors() -> None:
     y = np.array([[1.0]] * 9 + [[2.0]])
-    found = diagnose_numbers(y + 1, y, ["y"], paths=[""] * 10, domains="d").per_output["y"]
+    found = Regression().diagnose(y + 1, y, ["y"], paths=[""] * 10, domains="d").per_output["y"]
     assert [(each.low, each.high, each.images) for each in found.ranges] == [(1, 1, 9), (2, 2, 1)]
-    exact = diagnose_numbers(y, y, ["y"], paths=[""] * 10, domains=["d"] * 10)
+    exact = Regression().diagnose(y, y, ["y"], paths=[""] * 10, domains=["d"] * 10)
     assert exact.explained_variance == 100
     assert exact.per_output["y"].largest == ()
 
@@ -261,11 +264,11 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     about: dict[str, Any] = {"paths": paths(), "domains": "d"}
     parts = [reliability(confidence, correct, n) for n in (10, 7)]
     for call, words in (
-        (lambda: diagnose_classes(p, y, "abc", **about), "3 classes"),
-        (lambda: diagnose_classes(p, y - 1, NAMES, **about), "from 0 to 3, got -1"),
+        (lambda: CLASSIFICATION.diagnose(p, y, "abc", **about), "3 classes"),
+        (lambda: CLASSIFICATION.diagnose(p, y - 1, NAMES, **about), "from 0 to 3, got -1"),
         (lambda: add_up([]), "no diagnosis"),
-        (lambda: diagnose_labels(*labels(0), ["cat"], **about), r"\(40, 3\)"),
-        (lambda: diagnose_numbers(*numbers(0), ["age"], **about), r"\(40, 2\)"),
+        (lambda: Multilabel().diagnose(*labels(0), ["cat"], **about), r"\(40, 3\)"),
+        (lambda: Regression().diagnose(*numbers(0), ["age"], **about), r"\(40, 2\)"),
         (lambda: merged(parts), "overlap"),
         (lambda: reliability(confidence[:0], correct[:0]), "0 confidences"),
     ):
@@ -286,24 +289,24 @@ def case_of(seed: int, kind: str, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
 def test_a_label_that_no_sample_has_does_not_count() -> None:
     labels = np.array([[1.0, 0], [0, 0], [1, 0]])
     scores = np.array([[0.9, 0.9], [0.1, 0.2], [0.8, 0.1]])
-    assert metric("multilabel", scores, labels) == 1
-    assert metric("multilabel", scores[:, 1:], labels[:, 1:]) == 0
+    assert Multilabel().score(scores, labels) == 1
+    assert Multilabel().score(scores[:, 1:], labels[:, 1:]) == 0
 
 
 def test_constant_labels_are_explained_only_if_they_are_predicted_exactly() -> None:
     labels = np.full((5, 1), 3.0)
-    assert metric("regression", labels, labels) == 1
-    assert metric("regression", labels + 1, labels) == 0
+    assert Regression().score(labels, labels) == 1
+    assert Regression().score(labels + 1, labels) == 0
 
 
 @pytest.mark.parametrize("kind", ["regression", "multilabel"])
-def test_contributions_vary_as_the_metric_does(kind: str) -> None:
+def test_contributions_vary_as_the_metric_does(kind: Kind) -> None:
     """The variance of the mean of the contributions is close to that of a bootstrap."""
     predicted, labels = case_of(3, kind, n=400)
     rng = np.random.default_rng(0)
     draws = [rng.integers(0, 400, 400) for _ in range(400)]
-    spread = np.std([metric(kind, predicted[d], labels[d]) for d in draws])  # type: ignore[arg-type]
-    values = contributions(kind, predicted, labels)  # type: ignore[arg-type]
+    spread = np.std([task_of(kind).score(predicted[d], labels[d]) for d in draws])
+    values = task_of(kind).contributions(predicted, labels)
     assert values.std() / 20 == pytest.approx(spread, rel=0.15)
 
 
@@ -312,7 +315,7 @@ def test_contributions_vary_as_the_metric_does(kind: str) -> None:
 def test_contributions_to_the_average_precision_are_its_derivatives(seed: int) -> None:
     """A little more weight on a sample changes the metric by its contribution."""
     predicted, labels = case_of(seed, "multilabel", n=12)
-    found = contributions("multilabel", predicted[:, :1], labels[:, :1])
+    found = Multilabel().contributions(predicted[:, :1], labels[:, :1])
     has = labels[:, 0] > 0.5
     for sample in range(12):
         weights = np.full(12, 1.0)

@@ -12,44 +12,39 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oodzoo.combining.evaluation.rows import MEASURES as MEASURED
 from oodzoo.core.errors import InputError
-from oodzoo.tasks import CLASSIFICATION, KINDS, Kind, Task, as_labels, require_kind
-from oodzoo.tasks.arrays import (
-    kind_of_numbers,
-    kind_of_texts,
-    read_numbers,
-    require_variation,
-    split_labels,
-)
-from oodzoo.tasks.kinds import MEASURES, RANGES, WORDS, strata
+from oodzoo.tasks import CLASSIFICATION, KINDS, Kind, Labels, Task, as_labels, require_kind, task_of
+from oodzoo.tasks.arrays import kind_of_numbers, kind_of_texts
+from oodzoo.tasks.multilabel import split_labels
+from oodzoo.tasks.regression import RANGES, read_numbers
+from oodzoo.tasks.task import MEASURES
 
 NUMBER, PAIR, LABEL = (
-    Task("regression", ("a",)),
-    Task("regression", ("a", "b")),
-    Task("multilabel", ("a",)),
+    task_of("regression", ("a",)),
+    task_of("regression", ("a", "b")),
+    task_of("multilabel", ("a",)),
 )
 
 
 def test_kinds_metrics_and_words() -> None:
-    found = {kind: (Task(kind).metric, Task(kind).second_metric) for kind in KINDS}
+    found = {kind: (task_of(kind).metric, task_of(kind).second_metric) for kind in KINDS}
     assert found == {
         "classification": ("accuracy", "balanced_accuracy"),
         "regression": ("explained_variance", "absolute_error"),
         "multilabel": ("average_precision", "exact_match"),
     }
-    assert [Task(kind).is_classification for kind in KINDS] == [True, False, False]
+    assert [task_of(kind).one_class for kind in KINDS] == [True, False, False]
     assert [require_kind(kind) for kind in KINDS] == list(KINDS)
     for kind, (metric, second) in found.items():
-        words = WORDS[kind]
-        assert (words.metric, words.second) == (MEASURES[metric], MEASURES[second])
-        assert (words.metric.name, words.metric.unit) == (metric.replace("_", " "), " %")
-        for measure in (words.metric, words.second) if kind != "classification" else ():
+        words = task_of(kind)
+        assert (words.measure, words.second_measure) == (MEASURES[metric], MEASURES[second])
+        assert (words.measure.name, words.measure.unit) == (metric.replace("_", " "), " %")
+        for measure in (words.measure, words.second_measure) if kind != "classification" else ():
             assert measure.means.startswith(measure.title)
             assert measure.means in words.explained
-        fields = {"balanced_accuracy" if f == "balanced" else f for f in MEASURED[kind]._fields}
+        fields = {"balanced_accuracy" if f == "balanced" else f for f in words.measures._fields}
         assert fields <= set(MEASURES)
-    assert WORDS["classification"].explained == ""
+    assert task_of("classification").explained == ""
     assert MEASURES["absolute_error"].heading == "Absolute error"
     assert MEASURES["explained_variance"].heading == "Explained variance %"
     assert [str(CLASSIFICATION), str(PAIR)] == ["classification", "regression ('a', 'b')"]
@@ -67,7 +62,7 @@ def test_texts_keep_numbers_and_labels(
     assert [[repr(v) for v in row] for row in found.tolist()] == [
         [repr(v) for v in row] for row in numbers
     ]
-    task = Task("multilabel", tuple(outputs))
+    task = task_of("multilabel", tuple(outputs))
     rows = data.draw(st.lists(st.lists(st.sampled_from(outputs), unique=True), max_size=8))
     texts = [task.encode(row) for row in rows]
     assert texts == [task.encode(reversed(row)) for row in rows]
@@ -166,7 +161,7 @@ def test_labels_are_split(texts: list[str], rows: list[list[str]]) -> None:
     assert read_numbers(["1.5", " 2 ", "-1e3"], "y").tolist() == [1.5, 2.0, -1000.0]
 
 
-SEVERAL = Task("multilabel", ("a", "b"))
+SEVERAL = task_of("multilabel", ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -181,15 +176,15 @@ SEVERAL = Task("multilabel", ("a", "b"))
         (["0.5", "1.5"], None, ("0.5", "1.5"), [0, 1]),
         (np.eye(2), "classification", (0, 1), [0, 1]),
         (np.array([2**60, 2**60 + 1], object), None, (2**60, 2**60 + 1), [0, 1]),
-        ([0.5, 1.25], None, Task("regression", ("y",)), [[0.5], [1.25]]),
-        (np.array([[0.5], [1.25]]), None, Task("regression", ("y",)), [[0.5], [1.25]]),
-        ([[0.5, 2], [1.5, 3]], None, Task("regression", ("y0", "y1")), [[0.5, 2.0], [1.5, 3.0]]),
-        ([1, 2, 3], "regression", Task("regression", ("y",)), [[1.0], [2.0], [3.0]]),
-        (["1.5", "2"], "regression", Task("regression", ("y",)), [[1.5], [2.0]]),
+        ([0.5, 1.25], None, task_of("regression", ("y",)), [[0.5], [1.25]]),
+        (np.array([[0.5], [1.25]]), None, task_of("regression", ("y",)), [[0.5], [1.25]]),
+        ([[0.5, 2], [1.5, 3]], None, task_of("regression", ("y0", "y1")), [[0.5, 2.0], [1.5, 3.0]]),
+        ([1, 2, 3], "regression", task_of("regression", ("y",)), [[1.0], [2.0], [3.0]]),
+        (["1.5", "2"], "regression", task_of("regression", ("y",)), [[1.5], [2.0]]),
         ([["b"], ["a"]], None, SEVERAL, [[0.0, 1.0], [1.0, 0.0]]),  # lists of labels, not classes
         ([["b", "a"], []], None, SEVERAL, [[1.0, 1.0], [0.0, 0.0]]),
         (["a|b", "b"], "multilabel", SEVERAL, [[1.0, 1.0], [0.0, 1.0]]),
-        (np.eye(2), "multilabel", Task("multilabel", ("0", "1")), [[1.0, 0.0], [0.0, 1.0]]),
+        (np.eye(2), "multilabel", task_of("multilabel", ("0", "1")), [[1.0, 0.0], [0.0, 1.0]]),
     ],
 )
 def test_labels_of_arrays(y: Any, given: str | None, task: Any, values: Any) -> None:
@@ -202,10 +197,10 @@ def test_labels_of_arrays(y: Any, given: str | None, task: Any, values: Any) -> 
 def test_data_frames() -> None:
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"age": [61.5, 44.25], "height": [1.8, 1.7]})
-    assert as_labels(frame).task == Task("regression", ("age", "height"))
-    assert as_labels(frame["age"]).task == Task("regression", ("age",))
+    assert as_labels(frame).task == task_of("regression", ("age", "height"))
+    assert as_labels(frame["age"]).task == task_of("regression", ("age",))
     binary = pandas.DataFrame({"dog": [1, 1], "cat": [0, 1]})
-    assert as_labels(binary).task == Task("multilabel", ("dog", "cat"))
+    assert as_labels(binary).task == task_of("multilabel", ("dog", "cat"))
     missing = pandas.DataFrame({"a": pandas.array([1, None, 3], dtype="Int64"), "b": [0.5, 1, 2]})
     twice = pandas.DataFrame([[0.5, 1.5], [2.5, 3.5]], columns=["a", "a"])
     for bad, words in ((missing, "no value in row 1"), (twice, "two columns .* are named 'a'")):
@@ -255,6 +250,10 @@ def test_bad_labels_are_one_line(y: Any, task: str | None, message: str) -> None
         require_variation(as_labels(varying))
 
 
+def require_variation(labels: Labels) -> None:
+    labels.task.require_variation(labels)
+
+
 @given(seed=st.integers(0, 1000), n=st.integers(1, 60), kind=st.sampled_from(KINDS))
 def test_strata(seed: int, n: int, kind: Kind) -> None:
     """Classes; ranges of numbers, of equal sizes; the rarest label of a sample."""
@@ -262,15 +261,15 @@ def test_strata(seed: int, n: int, kind: Kind) -> None:
     labels: Any
     if kind == "classification":
         labels = rng.integers(0, 3, n)
-        assert strata(kind, labels).tolist() == labels.tolist()
+        assert task_of(kind).strata(labels).tolist() == labels.tolist()
     elif kind == "regression":
         labels = rng.normal(size=(n, 2))
-        found = strata(kind, labels)
+        found = task_of(kind).strata(labels)
         assert np.ptp(np.bincount(found, minlength=min(n, RANGES))[np.unique(found)]) <= 1
         assert (np.diff(found[np.argsort(labels[:, 0])]) >= 0).all()
     else:
         labels = (rng.random((n, 4)) < [0.1, 0.3, 0.6, 0.9]).astype(float)
         sizes = labels.sum(axis=0)
-        for row, stratum in zip(labels, strata(kind, labels), strict=True):
+        for row, stratum in zip(labels, task_of(kind).strata(labels), strict=True):
             own = [c for c in range(4) if row[c]]
             assert stratum == (min(own, key=lambda c: (sizes[c], c)) if own else 4)

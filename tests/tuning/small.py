@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.data.files import LocalFile
-from oodzoo.tasks import Kind
+from oodzoo.tasks import Kind, task_of
 from oodzoo.tuning.images import TrainingImages
 from oodzoo.tuning.problem import Problem
 from oodzoo.zoo.model import Trainable
@@ -78,7 +78,9 @@ def problem(
     with TrainingImages(files, PREPROCESSING.geometry) as images:
         groups = [None] * len(labels)
         values = labels_of(kind, labels)
-        yield Problem(images, values, numbers, domains, groups, kind, CLASSES, "few images")
+        yield Problem(
+            images, values, numbers, domains, groups, task_of(kind), CLASSES, "few images"
+        )
 
 
 def labels_of(kind: Kind, classes: NDArray[np.int64]) -> NDArray[Any]:

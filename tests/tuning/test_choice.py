@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from oodzoo.tasks import Kind
+from oodzoo.tasks import CLASSIFICATION, Kind, task_of
 from oodzoo.tuning.choice import CANDIDATES, choose
 
 N = len(CANDIDATES)
@@ -52,7 +52,7 @@ def sure(**changed: float) -> list[float]:
 )  # fmt: skip
 def test_choices(by_rate: dict[float, Any], rate: float, candidate: int) -> None:
     found = {r: outputs_with({"a": a, "b": b}) for r, (a, b) in by_rate.items()}
-    choice = choose(found, LABELS, "classification")
+    choice = choose(found, LABELS, CLASSIFICATION)
     assert (choice.learning_rate, choice.candidate) == (rate, CANDIDATES[candidate])
     document = json.loads(json.dumps(choice.to_dict()))
     assert document["weights"] == CANDIDATES[candidate].weights
@@ -72,10 +72,10 @@ def test_diverged_training_is_not_chosen(kind: Kind) -> None:
     good = {name: outputs[:1] + rng.normal(size=(N, 1, 1)) for name, outputs in diverged.items()}
     for outputs in good.values():
         outputs[4:] = math.nan
-    choice = choose({1.0: diverged, 1e-4: good}, labels, kind)
+    choice = choose({1.0: diverged, 1e-4: good}, labels, task_of(kind))
     position = CANDIDATES.index(choice.candidate)
     assert position < (1 if choice.learning_rate == 1.0 else 4)
-    alone = choose({1.0: diverged}, labels, kind)
+    alone = choose({1.0: diverged}, labels, task_of(kind))
     assert alone.candidate == CANDIDATES[0]
     for table in (choice.metrics, alone.metrics):
         assert "linear head" in table

@@ -11,6 +11,7 @@ from tests.tuning import small
 
 from oodzoo.core.errors import InputError
 from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.tasks import task_of
 from oodzoo.tuning import training
 from oodzoo.tuning.network import Network, add_adapters, head_weights
 from oodzoo.tuning.training import find_batch_size
@@ -26,12 +27,12 @@ REGRESSION, CLASSES = [-3e5, 2.5, 7e4], [0.5, -np.inf, 0.1]
 )
 def test_head_there_and_back(kind: Any, bias: list[float]) -> None:
     network, rng = Network(small.trainable(), small.CLASSES, "cpu"), np.random.default_rng(1)
-    head = LinearHead(rng.normal(size=(3, small.DIM)), np.array(bias), 2.0, kind)
+    head = LinearHead(rng.normal(size=(3, small.DIM)), np.array(bias), 2.0, task_of(kind))
     weights = head_weights(head)
     assert all(each.isfinite().all() for each in weights.values())
     network.load(weights)
-    found = network.head(kind)
-    assert found.kind == kind
+    found = network.head(task_of(kind))
+    assert found.task.kind == kind
     np.testing.assert_allclose(found.weights, head.weights, rtol=1e-6)
     np.testing.assert_allclose(found.bias, head.bias, rtol=1e-6)
     if kind == "classification":

@@ -79,7 +79,7 @@ def test_domains_that_cannot_be_split(problem: Problem) -> None:
 def test_data_sets(table: Path, kind: str, label: str, expected: Any) -> None:
     data = ImageDomains(table, columns={"label": label}, task=kind)
     with opened(data, small.PREPROCESSING.geometry) as problem:
-        assert (problem.kind, problem.domains) == (kind, ("day", "night"))
+        assert (problem.task.kind, problem.domains) == (kind, ("day", "night"))
         assert problem.n_outputs == (3 if kind == "classification" else 2)
         numbers = np.array([int(Path(data.samples[row].path).stem) for row in range(12)])
         np.testing.assert_array_equal(problem.labels, expected(numbers))

@@ -15,6 +15,7 @@ from tests.tuning import small
 
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.kinds import fit_head_of
+from oodzoo.tasks import task_of
 from oodzoo.tuning import training
 from oodzoo.tuning.choice import CANDIDATES
 from oodzoo.tuning.network import Network
@@ -193,7 +194,7 @@ def test_the_first_candidate_is_the_linear_head(folder: Path, kind: Any) -> None
         rows = np.concatenate(inside)
         numbers = np.repeat([0, 1], [len(each) for each in inside])
         samples = Samples(features_of(problem, rows), problem.labels[rows], numbers)
-        head = fit_head_of(kind, samples, small.CLASSES)
+        head = fit_head_of(task_of(kind), samples, small.CLASSES)
         parts = {"photo": problem.rows("photo")}
         parts |= {domain: problem.split(domain, 0)[1] for domain in ("art", "sketch")}
         assert list(run.outputs) == ["photo"]

@@ -77,13 +77,13 @@ def twin_of(problem: Problem, settings: TuneSettings, module: Any | None = None)
         torch.nn.Sequential(OrderedDict(network.items())),
         batches,
         (normalised(images(problem.images.prepared(held_out))), labels[held_out]),
-        kind=problem.kind,
+        kind=problem.task.kind,
         learning_rate=settings.learning_rates[0],
         steps=settings.steps,
         schedule=settings.schedule,
         weight_decay=settings.weight_decay,
         scale=torch.from_numpy(problem.labels[inside].std(axis=0).astype(np.float32))
-        if problem.kind == "regression"
+        if problem.task.kind == "regression"
         else None,
     )
 

@@ -14,7 +14,7 @@ from tests.zoo.small_onnx import Writer, convolutions, require_converter
 
 from oodzoo.core.errors import InputError
 from oodzoo.events import Listener, Stage
-from oodzoo.linear.heads.outputs import outputs_of
+from oodzoo.tasks import CLASSIFICATION, task_of
 from oodzoo.tuning.choice import CANDIDATES, choose
 from oodzoo.tuning.problem import Problem, TuneSettings
 from oodzoo.tuning.tuner import Judged, Tuned, Tuner
@@ -114,7 +114,7 @@ def test_the_choice_is_made_on_left_out_domains(folder: Path, kind: Any) -> None
                 assert run is not None
                 outputs[v] = run.outputs[v]
         qualities = {
-            each: outputs_of(kind).quality(list(outputs.values()), list(truth.values())).mean(0)
+            each: task_of(kind).quality(list(outputs.values()), list(truth.values())).mean(0)
             for each, outputs in found.items()
         }
         rate, at = judged.choice.learning_rate, CANDIDATES.index(judged.choice.candidate)
@@ -138,7 +138,7 @@ def test_the_choice_on_held_out_images(problem: Problem) -> None:
     runs = {rate: tuner._runs.get((frozenset(["art"]), rate)) for rate in (1e-3, 1e-2)}
     truth = {v: problem.labels[problem.split(v, 0)[1]] for v in ("photo", "sketch")}
     found = {rate: run.held_out for rate, run in runs.items() if run is not None}
-    assert judged.choice == choose(found, truth, "classification")
+    assert judged.choice == choose(found, truth, CLASSIFICATION)
     assert judged.left_out == judged.head_left_out == {}
     assert judged.outputs["art"].shape == (10, 3)
     assert tuner.planned_steps() == 8

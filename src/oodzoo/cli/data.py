@@ -101,9 +101,8 @@ _MOST_COLUMNS = 12
 
 def counted(dataset: ImageDomains) -> str:
     """The numbers of images, domains and classes, labels or numbers."""
-    from oodzoo.data.listing import counted_outputs
 
-    what = counted_outputs(dataset.task, len(dataset.classes))
+    what = dataset.task.count_outputs(len(dataset.classes))
     if dataset.task.kind == "regression":
         what += f" to predict: {', '.join(map(repr, dataset.classes))}"
     return f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, {what}"
@@ -132,7 +131,7 @@ def show_counts(terminal: Terminal, dataset: ImageDomains, *, full: bool = False
         return
     counts = dataset.counts()
     if len(dataset.domains) <= len(dataset.classes):  # columns for whichever is fewer
-        classes = dataset.task.is_classification
+        classes = dataset.task.one_class
         noun, plural = ("class", "classes") if classes else ("label", "labels")
         columns = dataset.domains
         rows = {label: [counts[d][label] for d in columns] for label in dataset.classes}

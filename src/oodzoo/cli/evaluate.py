@@ -385,9 +385,9 @@ def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:
     best = evaluation.recommended_row.outputs
     shown = sorted(best, key=lambda output: best[output][evaluation.metric])[:_MOST_OUTPUTS]
     if len(shown) < len(best):
-        from oodzoo.tasks.kinds import WORDS
+        from oodzoo.tasks import task_of
 
-        names = WORDS[evaluation.task].outputs
+        names = task_of(evaluation.task).output_nouns
         terminal.line(f"The {len(shown)} of {len(best)} {names} that are predicted worst:")
     others = (evaluation.pool.outputs, evaluation.single.outputs)
     for measure in best[shown[0]] if shown else ():

@@ -248,7 +248,7 @@ def show_summary(terminal: Terminal, done: ExtractionSummary) -> None:
 
 def show_dropped(terminal: Terminal, models: dict[str, Dropped]) -> None:
     """List the models that a race has dropped."""
-    from oodzoo.tasks.kinds import MEASURES
+    from oodzoo.tasks.task import MEASURES
 
     if not models:
         return
@@ -372,7 +372,6 @@ def import_(
     dtype: DtypeOption = "float32",
 ) -> None:
     """Import features computed elsewhere into a feature store."""
-    from oodzoo.data.listing import counted_outputs
     from oodzoo.data.sources.column_roles import parse_columns
     from oodzoo.extraction.importing import import_features
 
@@ -381,7 +380,7 @@ def import_(
     terminal.line(
         f"{count(len(made.models), 'model')}, {count(made.n_images, 'row')}, "
         f"{count(len(made.domains), 'domain')}, "
-        f"{counted_outputs(made.task, len(made.classes))}"
+        f"{made.task.count_outputs(len(made.classes))}"
     )
     terminal.document(
         {

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from oodzoo.predictor.filing import Sorter
     from oodzoo.predictor.left_out import LeftOut
     from oodzoo.predictor.prediction_sets import SetLevel
+    from oodzoo.tasks import Task
 
 
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "json"}
@@ -126,15 +127,15 @@ def predict(
     _require_not_read(out, inputs.paths)
     predictor = load(model, device=device, batch_size=batch_size)
     noun, classes = inputs.noun(predictor), [str(each) for each in predictor.classes_.tolist()]
-    kind = predictor.task.kind
-    sets = None if coverage is None else require_sets(kind, predictor.left_out, coverage)
+    task = predictor.task
+    sets = None if coverage is None else require_sets(task, predictor.left_out, coverage)
     sorter = None
     if sort_into is not None:
         _require_sortable(predictor, noun)
         sorter = Sorter(sort_into, predictor.classes_.tolist(), link)
         form = form if format is not None or out is not None or terminal.json else "counts"
-    _require_top(top, kind)
-    wanted = Wanted(kind, classes, noun, top, min_confidence is not None, sets is not None)
+    _require_top(top, task)
+    wanted = Wanted(task, classes, noun, top, min_confidence is not None, sets is not None)
     if inputs.waits_for_terminal:
         terminal.say(f"reading {noun}s from the terminal, one per line; end with Ctrl-D")
     job = _Job(terminal, wanted, form, sorter, strict=strict)
@@ -316,20 +317,19 @@ def _require_sortable(predictor: Predictor, noun: str) -> None:
         raise InputError(
             f"only images can be sorted into folders, not {noun}s; leave out --sort-into"
         )
-    if not predictor.task.is_classification:
+    if not predictor.task.one_class:
         raise InputError(
             "images are sorted by class, and the predictor predicts "
-            f"{'numbers' if predictor.task.kind == 'regression' else 'several labels'}; leave out "
-            "--sort-into"
+            f"{predictor.task.several_words}; leave out --sort-into"
         )
 
 
-def _require_top(top: int | None, kind: str) -> None:
+def _require_top(top: int | None, task: Task) -> None:
     from oodzoo.core.errors import InputError
 
     if top is not None and top < 1:
         raise InputError(f"--top must be 1 or more, got {top}")
-    if top is not None and kind == "regression":
+    if top is not None and not task.has_probabilities:
         raise InputError("the predictor predicts numbers, which have no classes; leave out --top")
 
 

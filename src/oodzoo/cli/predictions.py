@@ -13,7 +13,7 @@ from oodzoo.core.text import csv_cell, printable
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Prediction
-    from oodzoo.tasks import Kind
+    from oodzoo.tasks import Task
 
 Write = Callable[[Any], None]
 """Writes a prediction; or, but not in a table, `path` and `error` of a sample without one."""
@@ -28,7 +28,7 @@ class Wanted:
 
     Attributes
     ----------
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
     classes : sequence of str
         The classes, labels or names of the numbers.
     noun : str
@@ -41,7 +41,7 @@ class Wanted:
         Whether predictions have sets or intervals.
     """
 
-    kind: Kind
+    task: Task
     classes: Sequence[str]
     noun: str
     top: int | None = None
@@ -60,11 +60,11 @@ class Wanted:
 def fields(found: Prediction, wanted: Wanted) -> dict[str, Any]:
     """Return a prediction as a JSON document."""
     document: dict[str, Any] = {"path": found.path}
-    if wanted.kind == "regression":
+    if not wanted.task.has_probabilities:
         document["values"] = dict(zip(wanted.classes, numbers(found), strict=True))
     else:
-        several = wanted.kind == "multilabel"
-        document["labels" if several else "label"] = list(found.label) if several else found.label
+        one = wanted.task.one_class
+        document["label" if one else "labels"] = found.label if one else list(found.label)
         document["confidence"] = found.confidence
         document["probabilities"] = wanted.probabilities(found)
     document |= {"distance": found.distance, "out_of_domain": found.out_of_domain}
@@ -103,9 +103,8 @@ def _jsonl(stream: TextIO, wanted: Wanted) -> Write:
 
 def _csv(stream: TextIO, wanted: Wanted) -> Write:
     rows = csv.writer(stream, lineterminator="\n")
-    regression = wanted.kind == "regression"
-    own = {"classification": ["label"], "multilabel": ["labels"], "regression": []}[wanted.kind]
-    own += ["confidence"] * (not regression)
+    regression = not wanted.task.has_probabilities
+    own = [] if regression else ["label" if wanted.task.one_class else "labels", "confidence"]
     own += ["abstained"] * wanted.abstains + ["set"] * (wanted.sets and not regression)
     names = list(wanted.classes) if regression else [f"p({name})" for name in wanted.classes]
     if wanted.top is not None:
@@ -123,7 +122,7 @@ def _csv(stream: TextIO, wanted: Wanted) -> Write:
             return
         cells: list[Any] = [found.path]
         if not regression:
-            cells.append("|".join(found.label) if wanted.kind == "multilabel" else found.label)
+            cells.append(found.label if wanted.task.one_class else "|".join(found.label))
             cells.append(f"{found.confidence:.6g}")
         cells += [int(found.abstained)] * wanted.abstains
         if found.set is not None:
@@ -156,7 +155,7 @@ class _Column:
 def _table(stream: TextIO, wanted: Wanted) -> Write:
     # the names in a file stay as they are
     shown = printable if stream is sys.stdout else str
-    columns = _numbers(wanted, shown) if wanted.kind == "regression" else _labels(wanted, shown)
+    columns = (_labels if wanted.task.has_probabilities else _numbers)(wanted, shown)
     heading = "  ".join(column.aligned(column.heading) for column in columns)
     stream.write(f"{heading}  dist.    {wanted.noun}\n")
 
@@ -206,14 +205,15 @@ def _labels(wanted: Wanted, shown: Callable[[str], str]) -> list[_Column]:
     def together(names: Sequence[Any] | None) -> str:
         return shown(", ".join(map(str, names or ()))) or "-"
 
-    if wanted.kind == "multilabel":
-        columns = [_Column("labels", max(6, several), lambda found: together(found.label))]
-    else:
+    if wanted.task.one_class:
         columns = [
             _Column("label", max(5, longest), label),
             _Column("prob.", 5, lambda found: f"{max(numbers(found)):5.3f}"),
         ]
-    first = 2 if wanted.kind == "classification" else 1  # the label is the first one
+        first = 2  # the label is the first one
+    else:
+        columns = [_Column("labels", max(6, several), lambda found: together(found.label))]
+        first = 1
     for rank in range(first, min(wanted.top or 0, len(wanted.classes)) + 1):
         columns += ranked(rank)
     if wanted.sets:

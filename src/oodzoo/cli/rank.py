@@ -158,9 +158,9 @@ def _front(ranking: Ranking) -> Ranking:
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
     from oodzoo.combining.statements import PARETO, interval_words, where
-    from oodzoo.tasks.kinds import WORDS
+    from oodzoo.tasks import task_of
 
-    terms, metric = _terms(ranking), WORDS[ranking.task].metric
+    terms, metric = _terms(ranking), task_of(ranking.task).measure
     numbers = [ranking.score, *terms, f"{metric.short} %", "90 %", "d", "M", "ms"]
     cells = [_cells(row, terms) for row in ranking.rows]
     if ranking.score == ranking.metric:  # the column of percentages has it
@@ -192,13 +192,15 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
 
 def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
     """Warn of classes of a single domain, and of models that are not ranked."""
-    from oodzoo.tasks.kinds import WORDS
+    from oodzoo.tasks import task_of
 
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
-            words = WORDS[ranking.task]
+            words = task_of(ranking.task)
             one = len(classes) == 1
-            found = f"{words.output} {{}} occurs" if one else f"{words.outputs} {{}} occur"
+            found = (
+                f"{words.output_noun} {{}} occurs" if one else f"{words.output_nouns} {{}} occur"
+            )
             terminal.warn(
                 f"{found.format(', '.join(classes))} only in domain {domain!r}; ignored in its "
                 "discriminability"
@@ -209,9 +211,9 @@ def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
 def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     """Show the first models of a ranking, and how to see the others."""
     from oodzoo.combining.statements import has_target, interval_words, where
-    from oodzoo.tasks.kinds import WORDS
+    from oodzoo.tasks import task_of
 
-    metric = WORDS[ranking.task].metric
+    metric = task_of(ranking.task).measure
     rows = [_cells(row, ()) for row in ranking.rows[:_TOP]]
     terminal.table(
         ["rank", "", "model", f"{metric.short} %", "90 %", "ms"],

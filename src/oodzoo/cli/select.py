@@ -128,9 +128,9 @@ def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
             for row in summary.per_model
         ],
     )
-    from oodzoo.tasks.kinds import WORDS
+    from oodzoo.tasks import task_of
 
-    output = WORDS[summary.task].output
+    output = task_of(summary.task).output_noun
     counts = f"--json lists the counts per {output}"
     kept = kept_features(summary)
     if summary.method == "paper":

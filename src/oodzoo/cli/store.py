@@ -29,7 +29,6 @@ app.add_typer(group, name="store")
 @command("ls", example="oodzoo store ls features/", group=group)
 def ls(terminal: Terminal, store: StoreArgument) -> None:
     """List the models and domains of a feature store."""
-    from oodzoo.data.listing import counted_outputs
     from oodzoo.store.maintenance import list_contents
 
     contents = list_contents(store)
@@ -59,7 +58,7 @@ def ls(terminal: Terminal, store: StoreArgument) -> None:
     )
     terminal.line(
         f"{count(len(contents.models), 'model')}, {count(len(contents.domains), 'domain')}, "
-        f"{counted_outputs(contents.task, contents.classes)}"
+        f"{contents.task.count_outputs(contents.classes)}"
     )
     if contents.domains_proposed is not None:
         terminal.line(f"domains: proposed by {contents.domains_proposed}")

@@ -149,8 +149,8 @@ _FEW = (0, "")
 def _tables(result: TestResult) -> list[_Table]:
     """What is behind the metrics: the weakest classes, confusions and confident mistakes."""
     from oodzoo.core.text import number, significant, span
-    from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
-    from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis
+    from oodzoo.tasks.classification import ClassDiagnosis
+    from oodzoo.tasks.regression import NumberDiagnosis
 
     found, noun = result.diagnosis, f"{result.noun}s"
     if isinstance(found, ClassDiagnosis):

@@ -29,6 +29,7 @@ from oodzoo.linear.heads.kinds import best_settings, folds_within
 from oodzoo.linear.heads.paths import Split
 from oodzoo.linear.heads.ridge import left_out_ridges, predict_ridge_splits
 from oodzoo.linear.heads.samples import Groups
+from oodzoo.tasks import CLASSIFICATION
 
 STANDARDISED = "standardised"
 """The kind of a head of features standardised within each domain."""
@@ -129,7 +130,7 @@ def standardised_predictions(
         truth = np.concatenate([truth, np.zeros(len(rest), np.int64)])
     training = np.arange(len(features)) < len(domains)
     folds = np.full(len(features), -1)
-    folds[training] = folds_within("classification", samples.labels, samples.domains, groups)
+    folds[training] = folds_within(CLASSIFICATION, samples.labels, samples.domains, groups)
     several = len(np.unique(folds[training])) > 1
     every = Samples(features, truth, folds)
     split = Split(training, (folds,) if several else ())
@@ -138,7 +139,7 @@ def standardised_predictions(
     if several:
         inside = [found.partitions[0][:, samples.domains == number] for number in numbers]
     result = {}
-    settings = best_settings(paths, inside, labels, "classification", SHARES)
+    settings = best_settings(paths, inside, labels, CLASSIFICATION, SHARES)
     for share, at in zip(SHARES, settings, strict=True):
         result[share] = HeadPredictions(
             at,

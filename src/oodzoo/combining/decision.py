@@ -1,6 +1,6 @@
 """Everything that is decided about the combination of models on some training domains.
 
-The accuracy of each way to combine models, or another metric (:mod:`oodzoo.tasks.metrics`), is
+The accuracy of each way to combine models, or another metric (:mod:`oodzoo.tasks`), is
 estimated on each training domain, by heads that were trained without it, and by cross-validation
 within the domains:
 
@@ -39,11 +39,10 @@ from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS, best_setting, folds_within
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.paths import C_GRID, Split
 from oodzoo.linear.heads.ridge import SETTINGS
 from oodzoo.linear.selection.contributions import contributions
-from oodzoo.tasks import Kind
+from oodzoo.tasks import Task
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ def _of_heads(
     source: FeatureSource, best: str, pool: Pool, heads: Heads, limits: Limits
 ) -> dict[str, Estimate]:
     """Estimate the accuracy of a single model and of a pool."""
-    cost, estimate = _Cost(source), partial(_estimate, heads.kind, heads.labels)
+    cost, estimate = _Cost(source), partial(_estimate, heads.task, heads.labels)
     return {
         "single": estimate(_left_out_singles(heads, limits), cost([best])),
         "pool": estimate(left_out_pools(heads, limits), cost(pool.models)),
@@ -185,7 +184,7 @@ def _of_columns(
 ) -> dict[str, Estimate]:
     """Estimate the accuracy of concatenated features that are within the limits."""
     labels = [training.labels(domain) for domain in training.domains]  # of its own classes
-    cost, estimate = _Cost(training), partial(_estimate, training.task.kind, labels)
+    cost, estimate = _Cost(training), partial(_estimate, training.task, labels)
     estimates = {}
     if limits.allow(ensemble.models, heads.milliseconds):
         found = left_out_columns(training, ensemble, device=device)
@@ -199,12 +198,11 @@ def _of_columns(
     return estimates
 
 
-def _estimate(kind: Kind, labels: Sequence[NDArray[Any]], found: Pooled, cost: float) -> Estimate:
+def _estimate(task: Task, labels: Sequence[NDArray[Any]], found: Pooled, cost: float) -> Estimate:
     """What each sample contributes to the metric, by predictions of both kinds."""
-    of = outputs_of(kind).contributions
 
     def contributions(outputs: Sequence[Outputs]) -> list[NDArray[np.float64]]:
-        return [of(here, y) for here, y in zip(outputs, labels, strict=True)]
+        return [task.contributions(here, y) for here, y in zip(outputs, labels, strict=True)]
 
     within = None if found.within is None else contributions(found.within)
     return Estimate(contributions(found.out_of_fold), cost, within)
@@ -230,10 +228,10 @@ def _left_out_singles(heads: Heads, limits: Limits) -> Pooled:
     models = [model for model in heads.alone if limits.allow([model], heads.milliseconds)]
     members = [heads.alone[model] for model in models]
     every = range(len(heads.labels))
-    found = qualities(_stacks(members, "out_of_fold", every), heads.labels, heads.kind)
+    found = qualities(_stacks(members, "out_of_fold", every), heads.labels, heads.task)
     inside = all(each.within is not None for each in members)
     if inside:
-        found = found + qualities(_stacks(members, "within", every), heads.labels, heads.kind)
+        found = found + qualities(_stacks(members, "within", every), heads.labels, heads.task)
     out_of_fold, within = [], []
     for at in every:
         others = np.delete(found, at, axis=0) if len(found) > 1 else found
@@ -300,14 +298,14 @@ def _column_predictions(
     They are those of the settings that all domains choose, and all but each one, which mostly are
     the same.
     """
-    kind, n_outputs = training.task.kind, len(training.classes)
+    task, n_outputs = training.task, len(training.classes)
     labels = [training.labels(domain) for domain in training.domains]
     groups = groups_of(training, training.domains)
 
     def compute() -> dict[str, NDArray[Any]]:
-        head = PATHS[kind]
+        head = PATHS[task.link]
         samples = columns.samples(training, training.domains)
-        folds = folds_within(kind, samples.labels, samples.domains, groups)
+        folds = folds_within(task, samples.labels, samples.domains, groups)
         partitions = [samples.domains] if parts is None else []
         partitions += [folds] if len(np.unique(folds)) > 1 else []
         split = Split(np.ones(len(folds), np.bool_), tuple(partitions))
@@ -318,7 +316,7 @@ def _column_predictions(
         for at, part in enumerate(parts or ()):
             samples = part.samples(training, training.domains)
             paths += head.left_out(samples, n_outputs, [{at}], device=device)
-        settings = [best_setting(paths, within, labels, kind)]
+        settings = [best_setting(paths, within, labels, task)]
         every = range(len(labels))
         for at in every if len(labels) > 1 else ():
             rest = [other for other in every if other != at]
@@ -327,7 +325,7 @@ def _column_predictions(
                     [paths[i] for i in rest],
                     None if within is None else [within[i] for i in rest],
                     [labels[i] for i in rest],
-                    kind,
+                    task,
                 )
             )
         arrays = {"settings": np.array(settings)}

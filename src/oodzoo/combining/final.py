@@ -56,8 +56,8 @@ def fit_columns(source: FeatureSource, columns: Columns) -> FinalHead:
     """Fit one head of columns."""
     samples = columns.samples(source, source.domains)
     groups = groups_of(source, source.domains)
-    kind, n_outputs = source.task.kind, len(source.classes)
-    return FinalHead(columns, fit_head_of(kind, samples, n_outputs, groups=groups))
+    head = fit_head_of(source.task, samples, len(source.classes), groups=groups)
+    return FinalHead(columns, head)
 
 
 def fit_pool(
@@ -79,7 +79,7 @@ def fit_pool(
     columns = pool_columns(source, pool.models)
     base = _fit_members(source, heads, pool.members, columns, None, pool.weights, given)
     frozen = [model for model in pool.models if model not in {head.model for head in given}]
-    if not source.task.is_classification or not frozen:
+    if not source.task.one_class or not frozen:
         return FinalHead(columns, base, _weights(pool))
     weights = weigh_images([np.exp(each) for each in pool.out_of_fold], heads.labels)
     known = {head: p for head, p in heads.candidates.items() if head.model in pool.models}
@@ -180,7 +180,7 @@ def _fit_members(
         start, each = starts[head.model], fitted[key]
         total[:, start : start + each.weights.shape[1]] += share * each.weights
         bias += share * each.bias
-    return LinearHead(total, bias, C_OF_A_POOL, source.task.kind)
+    return LinearHead(total, bias, C_OF_A_POOL, source.task)
 
 
 def _fit_member(
@@ -193,7 +193,7 @@ def _fit_member(
     setting = heads.candidates[head].setting
     zero_shot = find_zero_shot(source, head.model)
     n_outputs = len(source.classes)
-    return fit_kind(source.task.kind, kind, samples, n_outputs, setting, zero_shot)
+    return fit_kind(source.task, kind, samples, n_outputs, setting, zero_shot)
 
 
 def _starts(columns: Columns) -> Mapping[str, int]:

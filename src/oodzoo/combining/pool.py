@@ -28,7 +28,7 @@ head of the concatenated features (:func:`~oodzoo.linear.heads.linear.LinearHead
 
 A pool for several labels has the mean of the log-odds of its heads, and a pool for numbers the mean
 of their numbers. In place of the likelihood of classes, the quality is the likelihood of the labels
-or minus the squared error (:mod:`oodzoo.linear.heads.outputs`).
+or minus the squared error (:class:`oodzoo.tasks.Task`).
 
 References
 ----------
@@ -57,8 +57,9 @@ from oodzoo.core.events import Progress
 from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.source import FeatureSource
-from oodzoo.linear.heads.outputs import bernoulli_likelihood, outputs_of, relative_errors
-from oodzoo.tasks import Kind
+from oodzoo.tasks import CLASSIFICATION, Task
+from oodzoo.tasks.multilabel import bernoulli_likelihood
+from oodzoo.tasks.regression import relative_errors
 
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[Any]
@@ -91,7 +92,7 @@ class PoolChooser:
         Time per image of each model; None if unknown.
     limits : Limits, optional
         Models are taken in the order of their weights while they are within the limits.
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
     known : dict, optional
         Weights that were computed before from the same predictions, which computed ones are added
         to: whatever the limits are, the weights of the same heads are the same.
@@ -103,10 +104,10 @@ class PoolChooser:
         labels: Sequence[Labels],
         milliseconds: Mapping[str, float | None],
         limits: Limits | None = None,
-        kind: Kind = "classification",
+        task: Task = CLASSIFICATION,
         known: Weights | None = None,
     ) -> None:
-        self._candidates, self._labels, self._kind = candidates, labels, kind
+        self._candidates, self._labels, self._task = candidates, labels, task
         self._milliseconds, self._limits = dict(milliseconds), limits or Limits()
         self._known: Weights = {} if known is None else known
         within = all(each.within is not None for each in candidates.values())
@@ -167,13 +168,13 @@ class PoolChooser:
 
     def _left_out(self, share: float, models: Sequence[str], domains: tuple[int, ...]) -> Estimate:
         """The metric on each domain of the pool of one share that the other domains choose."""
-        meaning, found = outputs_of(self._kind), []
+        found = []
         for at in domains:
             rest = tuple(other for other in domains if other != at)
             weights = self._weights_of(share, models, rest)
             outputs = [self._candidates[head].out_of_fold[at] for head in weights]
-            pooled = meaning.pooled(np.stack(outputs), list(weights.values()))
-            found.append(meaning.contributions(pooled, self._labels[at]))
+            pooled = self._task.pooled(np.stack(outputs), list(weights.values()))
+            found.append(self._task.contributions(pooled, self._labels[at]))
         return Estimate(found, 0.0)
 
     def _solve(
@@ -185,7 +186,7 @@ class PoolChooser:
         for weight, name in ((share, "out_of_fold"), (1 - share, "within")):
             if weight:
                 outputs = [np.stack([getattr(m, name)[at] for m in members]) for at in domains]
-                found = _tables(outputs, labels, self._kind)
+                found = _tables(outputs, labels, self._task)
                 tables += [(weight / len(found), table) for table in found]
         return best_weights(tables, len(heads), sum(map(len, labels)))
 
@@ -273,15 +274,15 @@ def _blocks(outputs: Floats) -> Iterable[tuple[slice, NDArray[np.float64]]]:
         yield rows, np.ascontiguousarray(outputs[:, rows], np.float64)
 
 
-def _tables(predictions: Sequence[Floats], labels: Sequence[Labels], kind: Kind) -> list[_Table]:
+def _tables(predictions: Sequence[Floats], labels: Sequence[Labels], task: Task) -> list[_Table]:
     """The table of each domain that says something about the heads."""
-    if kind == "regression":
+    if task.link == "identity":
         errors = relative_errors(predictions, labels)
         flat = [each.reshape(len(each), -1) for each in errors]
         return [_Errors(each @ each.T / each.shape[1]) for each in flat]
     tables: list[_Table] = []
     for outputs, y in zip(predictions, labels, strict=True):
-        if kind == "multilabel":
+        if task.link == "sigmoid":
             tables.append(_LogOdds(outputs, y.astype(np.float64)))
             continue
         outputs = np.maximum(outputs, LOWEST)
@@ -322,11 +323,11 @@ def best_weights(
 
 
 def qualities(
-    predictions: Sequence[Floats], labels: Sequence[Labels], kind: Kind
+    predictions: Sequence[Floats], labels: Sequence[Labels], task: Task
 ) -> NDArray[np.float64]:
     """Quality (domains, M) of the outputs (M, n, C) of M heads for each domain."""
-    if kind != "classification":
-        return outputs_of(kind).quality(predictions, labels)
+    if not task.one_class:
+        return task.quality(predictions, labels)
     return np.array(
         [
             [likelihood_of_labels(head, y) for head in heads]
@@ -359,7 +360,7 @@ class Heads:
         Predictions of the heads that may be pooled.
     milliseconds : dict
         Time per image of each model; None if unknown.
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
         What is predicted.
     weights : dict
         Weights of the heads in pools that were computed before.
@@ -370,13 +371,13 @@ class Heads:
     alone: dict[str, HeadPredictions]
     candidates: dict[Head, HeadPredictions]
     milliseconds: dict[str, float | None]
-    kind: Kind = "classification"
+    task: Task = CLASSIFICATION
     weights: Weights = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
 class Pooled(NamedTuple):
     """Outputs (n, C) for the samples of each training domain, see
-    :mod:`oodzoo.linear.heads.outputs`.
+    :class:`oodzoo.tasks.Task`.
 
     By heads trained without the domain, and by cross-validation within the domains, if that was
     done.
@@ -395,7 +396,7 @@ class Pool:
     members : tuple of Head
         The head with the largest weight first.
     out_of_fold : list of arrays (n, C)
-        Outputs for the samples of each training domain (:mod:`oodzoo.linear.heads.outputs`).
+        Outputs for the samples of each training domain (:class:`oodzoo.tasks.Task`).
     test : array (n, C), optional
         Those of the test domain.
     weights : tuple of float
@@ -434,7 +435,7 @@ def predict_with_heads(
             {model: predictions[test] for model, predictions in alone.items()},
             {head: predictions[test] for head, predictions in candidates.items()},
             milliseconds,
-            source.task.kind,
+            source.task,
         )
     return result
 
@@ -476,7 +477,7 @@ def left_out_pools(heads: Heads, limits: Limits | None = None) -> Pooled:
 
 def _chooser(heads: Heads, limits: Limits | None) -> PoolChooser:
     return PoolChooser(
-        heads.candidates, heads.labels, heads.milliseconds, limits, heads.kind, heads.weights
+        heads.candidates, heads.labels, heads.milliseconds, limits, heads.task, heads.weights
     )
 
 
@@ -484,4 +485,4 @@ def _pooled(
     heads: Heads, outputs: Iterable[NDArray[Any]], weights: Sequence[float]
 ) -> NDArray[np.float64]:
     """Outputs (n, C) of a pool, from those of its members."""
-    return outputs_of(heads.kind).pooled(np.stack(list(outputs)), weights)
+    return heads.task.pooled(np.stack(list(outputs)), weights)

@@ -47,7 +47,7 @@ from oodzoo.linear.heads.outputs import (
 from oodzoo.linear.heads.paths import C_GRID, predict_splits_by
 from oodzoo.linear.heads.ridge import SETTINGS
 from oodzoo.linear.heads.samples import Groups
-from oodzoo.tasks import Kind
+from oodzoo.tasks import Task
 
 
 def find_zero_shot(source: FeatureSource, model: str) -> LinearHead | None:
@@ -113,10 +113,10 @@ class HeadPredictions:
     test: Outputs | None = None
 
 
-def _path(kind: Kind, name: str, zero_shot: LinearHead | None) -> HeadPath:
+def _path(task: Task, name: str, zero_shot: LinearHead | None) -> HeadPath:
     """Return a kind of head; the zero-shot head is that of the model."""
     if name == TRAINED or zero_shot is None:
-        return PATHS[kind]
+        return PATHS[task.link]
     if name == ZERO_SHOT:
         left_out = partial(left_out_zero_shot, zero_shot=zero_shot)
         return HeadPath(partial(predict_splits_by, left_out), left_out, lambda *_: zero_shot)
@@ -129,7 +129,7 @@ def _path(kind: Kind, name: str, zero_shot: LinearHead | None) -> HeadPath:
 
 
 def fit_kind(
-    task: Kind,
+    task: Task,
     kind: str,
     samples: Samples,
     n_outputs: int,
@@ -199,7 +199,7 @@ def _predictions(
         found = predict_left_out(
             choose(source, [model]).samples(source, source.domains),
             len(source.classes),
-            source.task.kind,
+            source.task,
             kind,
             groups=groups,
             zero_shot=zero_shot,
@@ -228,7 +228,7 @@ def _predictions(
 def predict_left_out(
     samples: Samples,
     n_outputs: int,
-    task: Kind,
+    task: Task,
     kind: str = TRAINED,
     *,
     groups: Groups | None = None,

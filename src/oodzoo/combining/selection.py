@@ -416,7 +416,7 @@ def _select_by_inclusion(
         # With few samples, they are smaller than their moments, and cheaper to work with. With a
         # large offset, they must be centred before they are squared.
         features, labels = concatenated_samples(source, models, domains)
-        one_hot = source.task.is_classification
+        one_hot = source.task.one_class
         selector.fit(features, np.eye(len(source.classes))[labels] if one_hot else labels)
     else:
         selector.fit_moments(moments)

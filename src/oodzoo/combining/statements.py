@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oodzoo.core.options import total_cost
 from oodzoo.core.text import count, listed, number, span
-from oodzoo.tasks import Kind
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, add_up
+from oodzoo.tasks import Kind, task_of
+from oodzoo.tasks.classification import ClassDiagnosis, add_up
 
 if TYPE_CHECKING:
     from oodzoo.combining.evaluation.learning_curve import FewerDomains, LearningCurve
@@ -77,15 +77,6 @@ SAME = "the same"
 """A difference that is not shown, in words."""
 
 
-def achieves(task: Kind, value: float) -> str:
-    """What the main metric says, in words."""
-    return {
-        "classification": f"classifies {value:.1f} % of the images of unseen domains correctly",
-        "regression": f"explains {value:.1f} % of the variance in unseen domains",
-        "multilabel": f"has an average precision of {value:.1f} % in unseen domains",
-    }[task]
-
-
 def compared(value: float, other: float) -> str:
     """How a percentage compares with another one, in words."""
     difference = round(value, 1) - round(other, 1)  # as both are shown
@@ -126,7 +117,7 @@ def findings(evaluation: Evaluation) -> list[str]:
     ]
     main = (
         f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without each "
-        f"domain, it {achieves(evaluation.task, best.average)} ({', '.join(others)})."
+        f"domain, it {task_of(evaluation.task).achieves(best.average)} ({', '.join(others)})."
     )
     lines = [main]
     if evaluation.rule == "oracle":
@@ -164,7 +155,7 @@ def findings(evaluation: Evaluation) -> list[str]:
         )
     for domain, classes in evaluation.unseen.items():
         one, names = len(classes) == 1, ", ".join(map(repr, classes))
-        if evaluation.task == "multilabel":
+        if not task_of(evaluation.task).one_class:
             found = f"label {names} occurs" if one else f"labels {names} occur"
             fate = "cannot be learned without it"
         else:
@@ -195,7 +186,7 @@ def caution(evaluation: Evaluation) -> str:
     """Where what is recommended is worse than no model at all; empty if it is not."""
     best = evaluation.recommended
     worse = [name for name, value in best.domains.items() if value < 0]
-    if evaluation.task != "regression" or not worse:
+    if not worse:
         return ""
     where = "domain" if len(worse) == 1 else "domains"
     on_average = ", and on average" if best.average < 0 else ""
@@ -261,10 +252,10 @@ def failing_class(diagnosis: Mapping[str, ClassDiagnosis]) -> tuple[str, float] 
     Examples
     --------
     >>> import numpy as np
-    >>> from oodzoo.tasks.diagnosis.classes import diagnose_classes
     >>> right = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]])
     >>> paths, names = ["a.jpg", "b.jpg", "c.jpg"], ["cat", "dog"]
-    >>> found = diagnose_classes(right, np.array([0, 1, 1]), names, paths=paths, domains="photo")
+    >>> y = np.array([0, 1, 1])
+    >>> found = CLASSIFICATION.diagnose(right, y, names, paths=paths, domains="photo")
     >>> failing_class({"photo": found})
     ('dog', 50.0)
     """
@@ -282,10 +273,10 @@ def weak_points(diagnosis: Mapping[str, ClassDiagnosis]) -> str:
     Examples
     --------
     >>> import numpy as np
-    >>> from oodzoo.tasks.diagnosis.classes import diagnose_classes
     >>> right = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]])
     >>> paths, names = ["a.jpg", "b.jpg", "c.jpg"], ["cat", "dog"]
-    >>> found = diagnose_classes(right, np.array([0, 1, 1]), names, paths=paths, domains="photo")
+    >>> y = np.array([0, 1, 1])
+    >>> found = CLASSIFICATION.diagnose(right, y, names, paths=paths, domains="photo")
     >>> weak_points({"photo": found})
     "Recognised worst: 'dog' (50 %). Most often confused: 'dog' taken for 'cat' (1 image)."
     """

@@ -42,7 +42,7 @@ _TOLERANCE = 0.05
 """A cheaper way must not possibly lose more than this share of all images."""
 
 Contributions = Sequence[NDArray[np.bool_ | np.float64]]
-"""For each domain, what each sample contributes to the metric (:mod:`oodzoo.tasks.metrics`), such
+"""For each domain, what each sample contributes to the metric (:mod:`oodzoo.tasks`), such
 as whether it was classified correctly."""
 
 

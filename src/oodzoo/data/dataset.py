@@ -25,8 +25,6 @@ from oodzoo.data.listing import (
     ImageFiles,
     Issue,
     Sample,
-    counted_outputs,
-    labels_of,
     stratified_sample,
     task_line,
 )
@@ -150,7 +148,7 @@ class ImageDomains(ImageFiles):
         self.classes = self.task.outputs or tuple(sorted({s.label for s in self.samples}))
         self._listing_issues = listing.issues
         _require_unique(self.samples, self.name)
-        classes = self.classes if self.task.is_classification else ()
+        classes = self.classes if self.task.one_class else ()
         if self.root is not None and len(self.domains) == 1 and request is None:
             _require_no_deeper(self.samples, self.root)
         _require_two(self.name, self.domains, classes, one_domain=request is not None)
@@ -163,7 +161,7 @@ class ImageDomains(ImageFiles):
         return iter(self.samples)
 
     def __repr__(self) -> str:
-        outputs = counted_outputs(self.task, len(self.classes))
+        outputs = self.task.count_outputs(len(self.classes))
         return (
             f"ImageDomains({self.name!r}: {count(len(self), self.modality)}, "
             f"{count(len(self.domains), 'domain')}, {outputs})"
@@ -194,7 +192,7 @@ class ImageDomains(ImageFiles):
         """
         table = {domain: dict.fromkeys(self.classes, 0) for domain in self.domains}
         for sample in self.samples:
-            for name in labels_of(self.task, sample.label):
+            for name in self.task.names_of(sample.label):
                 table[sample.domain][name] += 1
         return table
 
@@ -249,7 +247,7 @@ class ImageDomains(ImageFiles):
 
     def similar_classes(self) -> list[Issue]:
         """List classes whose names look alike: a typing mistake makes two classes of one."""
-        return list(similar_classes(self.counts())) if self.task.is_classification else []
+        return list(similar_classes(self.counts())) if self.task.one_class else []
 
     def leaks(self, unlabelled: Sequence[UnlabelledImages] = ()) -> list[Issue]:
         """List identical images and groups that occur in several domains.

@@ -278,7 +278,7 @@ def different_mixtures(
         for domain, shift in sorted(shifts.items(), key=lambda item: -item[1])
         if shift - by_chance[domain] > LARGE_SHIFT
     }
-    classes = task.is_classification
+    classes = task.one_class
     if found:
         shown = [f"{shift:.0f} % in {domain!r}" for domain, shift in found.items()]
         yield Issue(

@@ -1,6 +1,6 @@
 """What a source lists: samples, where their bytes are, and issues; and stratified samples of it.
 
-The stratum of a sample is its class; for other tasks see :mod:`oodzoo.tasks.kinds`.
+The stratum of a sample is its class; for other tasks see :meth:`oodzoo.tasks.Task.strata`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from oodzoo.core.threads import Prefetch
 from oodzoo.data.files import ImageFile, TextFile, UnreadableImageError, reading
 from oodzoo.data.pixels import ImageFacts
 from oodzoo.tasks import CLASSIFICATION, Task
-from oodzoo.tasks.kinds import strata
 
 # fmt: off
 SUFFIXES = frozenset({
@@ -117,45 +116,9 @@ class Listing:
 
 def task_line(task: Task) -> bytes:
     """What a fingerprint of samples begins with: nothing for classes."""
-    if task.is_classification:
+    if task.one_class:
         return b""
     return json.dumps([task.kind, *task.outputs], ensure_ascii=True).encode() + b"\n"
-
-
-def labels_of(task: Task, text: str) -> list[str]:
-    """Return the names in `classes` that a sample has: its class, its labels, or all numbers."""
-    if task.is_classification:
-        return [text]
-    if task.kind == "regression":
-        return list(task.outputs)
-    names: list[str] = json.loads(text)
-    return names
-
-
-def counted_outputs(task: Task, n: int) -> str:
-    """Return how many classes, numbers or labels there are, in words."""
-    if task.is_classification:
-        return count(n, "class", "classes")
-    return count(n, "number" if task.kind == "regression" else "label")
-
-
-def shown_label(task: Task, text: str) -> str:
-    """Return the label of a sample as a person reads it.
-
-    Examples
-    --------
-    >>> shown_label(Task("multilabel", ("cat", "dog")), '["cat", "dog"]')
-    'cat, dog'
-    >>> shown_label(Task("regression", ("age", "height")), "61.54321 1.8")
-    '61.5, 1.8'
-    """
-    if task.is_classification:
-        return text
-    [values] = task.decode([text])
-    if task.kind == "regression":
-        return ", ".join(f"{value:.3g}" for value in values)
-    names = [name for name, value in zip(task.outputs, values, strict=True) if value]
-    return ", ".join(names) or "no label"
 
 
 @contextmanager
@@ -171,12 +134,6 @@ def explaining_errors(source: str | Path) -> Iterator[None]:
 Cell = tuple[str, str]
 """(domain, stratum)"""
 
-_STRATA = {
-    "classification": "class",
-    "regression": "range of numbers",
-    "multilabel": "rarest label",
-}
-
 
 def stratified_sample(
     samples: Sequence[Sample], n: int, seed: int = 0, task: Task = CLASSIFICATION
@@ -187,13 +144,13 @@ def stratified_sample(
     whole, so with groups there may be more than n. Returns sorted positions.
     """
     cells: dict[Cell, list[int]] = defaultdict(list)
-    cell_of = strata_of(task, [sample.label for sample in samples])
+    cell_of = task.strata_of([sample.label for sample in samples])
     for at, (sample, stratum) in enumerate(zip(samples, cell_of, strict=True)):
         cells[sample.domain, stratum].append(at)
     if n < len(cells):
         raise InputError(
             f"a sample of {n} images is too small: there are {len(cells)} combinations of domain "
-            f"and {_STRATA[task.kind]} with images, and each needs at least one"
+            f"and {task.stratum} with images, and each needs at least one"
         )
     chosen: set[int] = set()
     groups: set[tuple[str, str]] = set()
@@ -206,19 +163,6 @@ def stratified_sample(
             groups.add((samples[at].domain, group))
     whole = {at for at, s in enumerate(samples) if s.group and (s.domain, s.group) in groups}
     return sorted(chosen | whole)
-
-
-def strata_of(task: Task, labels: Sequence[str]) -> list[str]:
-    """Return the stratum of each label: its class, or see :mod:`oodzoo.tasks.kinds`.
-
-    Examples
-    --------
-    >>> strata_of(Task("regression", ("age",)), ["1.0", "2.0", "9.0", "3.0", "4.0"])
-    ['0', '1', '4', '2', '3']
-    """
-    if task.is_classification or not labels:
-        return list(labels)
-    return [str(stratum) for stratum in strata(task.kind, task.decode(labels)).tolist()]
 
 
 def apportion(sizes: dict[Cell, int], n: int) -> dict[Cell, int]:

@@ -626,7 +626,7 @@ def columns_and_rows(
 
     `names` are those of the classes, labels or numbers.
     """
-    plural, noun = ("classes", "class") if task.is_classification else ("labels", "label")
+    plural, noun = ("classes", "class") if task.one_class else ("labels", "label")
     outputs: dict[str, _Cell] = {
         plural: lambda row: f"{row.classes}/{len(names)}",
         f"per {noun}": _per_class,

@@ -478,7 +478,7 @@ class Extractor:
     def _require_prompts(self, dataset: ImageDomains) -> None:
         """Reject class names that are not those of the data, before anything is computed."""
         prompts, task = self._config.prompts, self._table.task
-        if not task.is_classification and not prompts.is_default:
+        if not task.one_class and not prompts.is_default:
             raise InputError(
                 f"class names and prompts are for classification, and the task is {task.kind}; "
                 "leave them out"
@@ -524,7 +524,7 @@ def add_class_embeddings(
     """
     done: list[str] = []
     problems: dict[str, str] = {}
-    if not store.task.is_classification:
+    if not store.task.one_class:
         return done, problems
     for member in members:
         if isinstance(member, Model) or member.name not in store.models:

@@ -431,7 +431,7 @@ def _checked(read: FeatureFiles, task: Kind | None) -> ImportedFeatures:
         raise InputError(f"{context!r} has logits of {orphans[0]!r} without its features")
     targets = _targets(read.labels, context, task)
     samples = _samples(columns, targets.texts, context)
-    if targets.task.is_classification and len(set(targets.texts)) < 2:
+    if targets.task.one_class and len(set(targets.texts)) < 2:
         raise InputError(
             f"{context!r} has one class, {targets.texts[0]!r}; at least two are needed"
         )

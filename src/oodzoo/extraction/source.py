@@ -167,7 +167,7 @@ class StoreSource:
         part = StoreSource(self.store, self.models)
         part.domains = tuple(domains)
         part._labels = {domain: self._labels[domain] for domain in part.domains}
-        if not self.task.is_classification:
+        if not self.task.one_class:
             return part
         labels = list(part._labels.values())
         present, codes = np.unique(np.concatenate(labels), return_inverse=True)
@@ -197,7 +197,7 @@ class StoreSource:
         return self.store.logits(model, domain)
 
     def class_embeddings(self, model: str) -> ClassEmbeddings | None:
-        found = self.store.class_embeddings(model) if self.task.is_classification else None
+        found = self.store.class_embeddings(model) if self.task.one_class else None
         return None if found is None else found.of(self.classes)
 
     def facts(self, model: str) -> Facts:
@@ -226,7 +226,7 @@ class StoreSource:
     ) -> Arrays:
         names = list(self.domains if domains is None else domains)
         described = [kind, settings, list(models), names, list(self.classes)]
-        if not self.task.is_classification:
+        if not self.task.one_class:
             described.append(self.task.kind)  # zeros and ones can be numbers, too
         what = _digest(described)
         key = f"{what} {_digest([self._content(model, names) for model in models])}"
@@ -316,7 +316,7 @@ class ArraySource(FeatureSource):
         part = copy.copy(self)
         part.domains = tuple(domains)
         part._rows = {domain: self._rows[domain] for domain in part.domains}
-        if not self.task.is_classification:
+        if not self.task.one_class:
             return part
         rows = np.concatenate(list(part._rows.values()))
         present, codes = np.unique(self._labels[rows], return_inverse=True)

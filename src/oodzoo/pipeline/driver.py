@@ -28,7 +28,6 @@ from oodzoo.data.files import (
     UnreadableImageError,
     absolute,
 )
-from oodzoo.data.listing import shown_label, strata_of
 from oodzoo.data.sources.folder import UnlabelledImages, parse_unlabelled
 from oodzoo.extraction.config import Extraction
 from oodzoo.extraction.engines import Engine, open_engine
@@ -84,10 +83,10 @@ def choose_examples(dataset: ImageDomains) -> dict[str, tuple[Example, ...]]:
 
 def _examples(dataset: ImageDomains, domain: str) -> tuple[Example, ...]:
     samples = [sample for sample in dataset.samples if sample.domain == domain]
-    strata = strata_of(dataset.task, [sample.label for sample in samples])
+    strata = dataset.task.strata_of([sample.label for sample in samples])
     by_stratum: dict[str, list[Example]] = {stratum: [] for stratum in sorted(set(strata))}
     for sample, stratum in zip(samples, strata, strict=True):
-        label = shown_label(dataset.task, sample.label)
+        label = dataset.task.shown(sample.label)
         by_stratum[stratum].append(Example(sample.path, label))
     turns = itertools.chain.from_iterable(itertools.zip_longest(*by_stratum.values()))
     return tuple(itertools.islice((example for example in turns if example), EXAMPLES))
@@ -333,7 +332,7 @@ def _compute(
         valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
         artifact=folder / "model",
     )
-    if config.testbed and not source.task.is_classification:
+    if config.testbed and not source.task.one_class:
         stages.skip("testbed", f"it compares accuracies, and the task is {source.task.kind}")
     elif config.testbed and len(source.models) > 2:
         bed_options: dict[str, Any] = {
@@ -504,7 +503,7 @@ def _summary(dataset: ImageDomains, store: FeatureStore) -> DataSummary:
 
 def _labels(data: ImageDomains) -> dict[str, DomainLabels]:
     """Summarise the labels of each domain; empty for classes, which are counted."""
-    if data.task.is_classification:
+    if data.task.one_class:
         return {}
     return {
         row.domain: DomainLabels(row.images, row.without_label, row.numbers or {})

@@ -24,19 +24,7 @@ from oodzoo.predictor.left_out import LeftOut, caveat
 from oodzoo.predictor.models import AnyModel
 from oodzoo.predictor.parts import Cost, PredictorParts
 from oodzoo.predictor.prediction_sets import sets_text
-from oodzoo.tasks import Kind, Task
-from oodzoo.tasks.kinds import WORDS
 from oodzoo.zoo.sources import local_path
-
-_TASKS: dict[tuple[str | None, Kind], str] = {
-    ("image", "classification"): "image-classification",
-    ("image", "multilabel"): "image-classification",
-    ("text", "classification"): "text-classification",
-    ("text", "multilabel"): "text-classification",
-    (None, "classification"): "tabular-classification",
-    (None, "regression"): "tabular-regression",
-}
-"""The tasks of the hub, by what the models take and what is predicted; it has none for others."""
 
 _LICENCES = {
     *("afl-3.0", "agpl-3.0", "apache-2.0", "bsd", "bsd-2-clause", "bsd-3-clause", "cc-by-3.0"),
@@ -51,8 +39,8 @@ _ESCAPED = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 def card_metadata(parts: PredictorParts) -> str:
     """The metadata of a predictor as YAML, without the lines that enclose it."""
-    kind, takes = parts.head.kind, parts.modality
-    task = _TASKS.get((takes, kind))
+    kind, takes = parts.head.task.kind, parts.modality
+    task = _hub_task(parts)
     stated = map(_licence, parts.models)
     licences = {None if each is None else each.lower() for each in stated}
     metadata: dict[str, Any] = {"license": "other", "license_name": "licences-of-the-models"}
@@ -71,6 +59,14 @@ def card_metadata(parts: PredictorParts) -> str:
     return "\n".join(_yaml(metadata))
 
 
+def _hub_task(parts: PredictorParts) -> str | None:
+    """The task of the hub, by what the models take and what is predicted; None if it has none."""
+    takes, task = parts.modality, parts.head.task
+    if takes is not None:
+        return f"{takes}-classification" if task.has_probabilities else None
+    return f"tabular-{task.kind}" if task.one_class or not task.has_probabilities else None
+
+
 def _licence(model: AnyModel) -> str | None:
     return None if model.spec is None else model.spec.licence
 
@@ -78,9 +74,8 @@ def _licence(model: AnyModel) -> str | None:
 def title(parts: PredictorParts) -> str:
     """The name of a predictor: what it does, and the name of its data."""
     takes = (parts.modality or "feature").capitalize()
-    does = {"classification": "classifier", "regression": "regressor", "multilabel": "labeller"}
     trained = "" if parts.provenance.name is None else f" trained on {parts.provenance.name}"
-    return plain(f"{takes} {does[parts.head.kind]}{trained}")
+    return plain(f"{takes} {parts.head.task.estimator}{trained}")
 
 
 def plain(text: str) -> str:
@@ -90,7 +85,7 @@ def plain(text: str) -> str:
 
 def _results(parts: PredictorParts, task: str) -> list[dict[str, Any]]:
     """The measured metric on each held-out domain, and on average, as fractions."""
-    facts, metric = parts.provenance, Task(parts.head.kind).metric
+    facts, metric = parts.provenance, parts.head.task.metric
     name = plain(facts.name or "training data")
     found: list[tuple[str | None, float]] = list(facts.accuracy_by_domain.items())
     if facts.accuracy is not None:
@@ -217,20 +212,15 @@ def _digest(text: str) -> str:
 
 
 def _summary(parts: PredictorParts) -> str:
-    facts, kind = parts.provenance, parts.head.kind
-    made = _MADE.get(facts.choice, facts.choice).format(pooled=WORDS[kind].pooled)
+    facts, task = parts.provenance, parts.head.task
+    made = _MADE.get(facts.choice, facts.choice).format(pooled=task.pooled_words)
     if shown_choice(facts.choice, parts.models) != facts.choice:
         made = "a single model, chosen with its head among all models on left-out domains"
     takes = parts.modality
-    does = {
-        "classification": f"classifies {parts.noun}s",
-        "regression": f"predicts numbers for {parts.noun}s",
-        "multilabel": f"labels {parts.noun}s",
-    }[kind]
     given = "" if takes else " It takes the features of its models, not the samples themselves."
     first = (
-        f"This predictor {does} of domains that it was not trained on "
-        f"({Task(kind).count_outputs(len(parts.classes))}). It was made with oodzoo "
+        f"This predictor {task.action} {parts.noun}s of domains that it was not trained on "
+        f"({task.count_outputs(len(parts.classes))}). It was made with oodzoo "
         f"{oodzoo.__version__}, which chooses and combines pre-trained models for data from "
         f"unseen domains.{given}"
     )
@@ -267,7 +257,7 @@ def _use(parts: PredictorParts, location: str) -> str:
 
 def _data(parts: PredictorParts) -> str:
     facts = parts.provenance
-    outputs = Task(parts.head.kind).count_outputs(len(parts.classes))
+    outputs = parts.head.task.count_outputs(len(parts.classes))
     lines = [
         f"- Name: {'unknown' if facts.name is None else _code(facts.name)}",
         f"- Size: {count(facts.n_images, parts.noun)}",
@@ -351,7 +341,7 @@ def _tuning(parts: PredictorParts, facts: Mapping[str, Any]) -> str:
         for domain in domains[:_MOST]
     ]
     means = [f"{sum(each.values()) / len(each):.1f}" for each in candidates.values()]
-    heading = WORDS[parts.head.kind].metric.heading
+    heading = parts.head.task.measure.heading
     table = Table.of(["domain", *map(_escaped, candidates)], [*rows, ["mean", *means]]).markdown()
     return (
         f"{text}\n\n{heading} on the images that the choice was made on, by weights and their "
@@ -360,7 +350,7 @@ def _tuning(parts: PredictorParts, facts: Mapping[str, Any]) -> str:
 
 
 def _measured(parts: PredictorParts) -> str:
-    facts, metric = parts.provenance, WORDS[parts.head.kind].metric
+    facts, metric = parts.provenance, parts.head.task.measure
     if facts.accuracy is None:
         return f"The {metric.name} on unseen domains was not measured for this predictor."
     domains = count(len(facts.domains), "domain")
@@ -422,7 +412,7 @@ def _sets(left_out: LeftOut, noun: str) -> str:
 
 
 def _limits(parts: PredictorParts) -> str:
-    noun, kind = parts.noun, parts.head.kind
+    noun, task = parts.noun, parts.head.task
     unlike = (
         f"- On {noun}s unlike the training {noun}s it is not reliable. Every prediction has a "
         "distance from them; above 1 it is marked `out_of_domain`. Most, but not all, unrelated "
@@ -437,9 +427,8 @@ def _limits(parts: PredictorParts) -> str:
         "and of their training data, deliberate manipulation of inputs."
     )
     lines = [unlike, further, open_questions]
-    if kind != "regression":
-        outputs = WORDS[kind].outputs
-        lines.insert(1, f"- It knows the {outputs} listed above, and no others.")
+    if task.has_probabilities:
+        lines.insert(1, f"- It knows the {task.nouns} listed above, and no others.")
     return "\n".join(lines)
 
 
@@ -503,7 +492,7 @@ def predictor_as_html(parts: PredictorParts) -> str:
     columns = ["model", "weight", "features", "parameters", "ms / image", "licence"]
     shown = [at for at, _ in enumerate(columns) if any(row[at] for row in rows)]
     choice = shown_choice(parts.provenance.choice, parts.models)
-    outputs = Task(parts.head.kind).count_outputs(len(parts.classes))
+    outputs = parts.head.task.count_outputs(len(parts.classes))
     models = count(len(rows), "model")
     return Table.of(
         [columns[at] for at in shown],
@@ -522,7 +511,7 @@ def _accuracy_notes(parts: PredictorParts) -> list[str]:
     between = "" if interval is None else f" (90 % interval for one domain: {span(*interval)})"
     by_domain = [f"{name} {value:.1f}" for name, value in provenance.accuracy_by_domain.items()]
     domains = f": {some_of(by_domain, 10)}" if by_domain else ""
-    metric = WORDS[parts.head.kind].metric.title
+    metric = parts.head.task.measure.title
     value = number(provenance.accuracy, 1)
     return [f"{metric} on left-out domains: {value} %{between}{domains}."]
 

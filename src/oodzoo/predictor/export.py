@@ -113,7 +113,7 @@ class GraphBuilder:
     def add_head(self, features: list[str]) -> None:
         """Add the head on the selected columns of all models."""
         head, mean = self.parts.head, self.parts.gaussian.mean.astype(np.float32)
-        numbers = head.kind == "regression"  # may be too large for float32
+        numbers = not head.task.has_probabilities  # may be too large for float32
         dtype = np.float64 if numbers else np.float32
         weights = self.constant("oodzoo_head_weights", head.weights.T, dtype)
         # centred: the product of a large mean and a weight would be rounded to float32
@@ -127,10 +127,8 @@ class GraphBuilder:
             self.add("Gemm", [exact, weights, bias], self.output)
             return
         outputs = self.add("Gemm", [centred, weights, bias], "oodzoo_head_outputs")
-        if head.kind == "multilabel":
-            self.add("Sigmoid", [outputs], self.output)
-        else:
-            self.add("Softmax", [outputs], self.output, axis=1)
+        options = {"axis": 1} if head.task.one_class else {}
+        self.add(head.task.link.capitalize(), [outputs], self.output, **options)
 
     @property
     def output(self) -> str:
@@ -144,7 +142,7 @@ class GraphBuilder:
     def finish(self, inputs: Sequence[Any], described: dict[str, Any], **options: Any) -> Any:
         """Return the checked ModelProto; `described` has the inputs, for its metadata."""
         helper, types = self.onnx.helper, self.onnx.TensorProto
-        dtype = types.DOUBLE if self.parts.head.kind == "regression" else types.FLOAT
+        dtype = types.FLOAT if self.parts.head.task.has_probabilities else types.DOUBLE
         output = self.value_info(self.output, dtype, (len(self.parts.classes),))
         graph = helper.make_graph(
             self.nodes, "oodzoo", inputs, [output], self.constants, sparse_initializer=self.sparse
@@ -157,7 +155,7 @@ class GraphBuilder:
             {
                 "oodzoo": oodzoo.__version__,
                 "classes": json.dumps(self.parts.classes),
-                "task": self.parts.head.kind,
+                "task": self.parts.head.task.kind,
                 "inputs": json.dumps(described),
                 "predictor": json.dumps(self.parts.to_dict()),
             },
@@ -171,7 +169,7 @@ class GraphBuilder:
 
 def output_name(parts: PredictorParts) -> str:
     """Name of the output: `probabilities` of classes or labels, or `numbers`."""
-    return "numbers" if parts.head.kind == "regression" else "probabilities"
+    return "probabilities" if parts.head.task.has_probabilities else "numbers"
 
 
 def require_file_name(file: Path) -> None:

@@ -222,7 +222,7 @@ def fit(
             Columns({name: columns.by_model[name] for name in columns.models}, columns.normalised),
             source.classes,
             fitted.final.head,
-            fit_gaussian(samples, groups, source.task.kind),
+            fit_gaussian(samples, groups, source.task),
             Provenance(
                 domains=source.domains,
                 n_images=_n_samples(source),
@@ -368,7 +368,7 @@ def _require_enough(source: FeatureSource) -> None:
             "predictor needs two or more domains, because its models and its regularisation are "
             "chosen by leaving one domain out"
         )
-    if source.task.is_classification and len(source.classes) < 2:
+    if source.task.one_class and len(source.classes) < 2:
         raise InputError(
             f"{where} of one class, {source.classes[0]!r}; a predictor needs two or more classes"
         )

@@ -39,8 +39,7 @@ from numpy.typing import NDArray
 from oodzoo.core.errors import InputError
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Samples
-from oodzoo.tasks import Kind
-from oodzoo.tasks.kinds import strata
+from oodzoo.tasks import CLASSIFICATION, Task
 
 LEVEL = 0.975
 """Share of held-out training images within the limit. The target is at most 5 % false alarms on new
@@ -139,7 +138,7 @@ _TENSORS = ("mean", "scale", "centres", "axes", "variances")
 def fit_gaussian(
     samples: Samples,
     groups: Sequence[Sequence[str | None] | None] | None = None,
-    kind: Kind = "classification",
+    task: Task = CLASSIFICATION,
 ) -> TrainingGaussian:
     """Fit Gaussians to training features, and determine the limit by cross-validation.
 
@@ -148,12 +147,12 @@ def fit_gaussian(
     samples : Samples
     groups : sequence, optional
         For each domain, the group of each sample; None where it is unknown.
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
         What the labels are; where they are not classes, strata take their place, see
-        :mod:`oodzoo.tasks.kinds`.
+        :meth:`oodzoo.tasks.Task.strata`.
     """
     features, labels, domains = samples
-    labels = strata(kind, labels)
+    labels = task.strata(labels)
     cells = domains * (labels.max() + 1) + labels
     units = _number_groups(domains, groups)
     rows = _subsample(cells)

@@ -29,7 +29,6 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.predictor.prediction_sets import (
     SetLevel,
     find_level,
@@ -168,13 +167,13 @@ def measure_left_out(
         the models of other choices, the labels of the domain helped to choose them.
     device : str, optional
     """
-    kind = source.task.kind
-    if kind == "multilabel":
+    task = source.task
+    if not task.has_sets:
         return None
 
     def by_domain(outputs: Sequence[Outputs]) -> dict[str, NDArray[np.float64]]:
         pairs = zip(source.domains, outputs, strict=True)
-        return {domain: outputs_of(kind).values(np.asarray(each)) for domain, each in pairs}
+        return {domain: task.values(np.asarray(each)) for domain, each in pairs}
 
     labels: dict[str, NDArray[Any]] = {domain: source.labels(domain) for domain in source.domains}
     without: dict[str, dict[str, NDArray[np.float64]]] | None = None
@@ -194,7 +193,7 @@ def measure_left_out(
         each = left_out_columns_without(source, columns, parts, device=device).items()
         without = {domain: by_domain(outputs) for domain, outputs in each}
         confident = {domain: found[domain] for domain, found in without.items()}
-    if kind == "regression":
+    if not task.has_probabilities:
         return LeftOut(measure_intervals(values, labels, without=without))
     sets = measure_class_sets(values, labels, without=without)
     return LeftOut(sets, confidence_curve(confident, labels))

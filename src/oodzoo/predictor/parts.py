@@ -16,7 +16,6 @@ from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
-from oodzoo.tasks import Task
 from oodzoo.zoo.spec import by_network, network_key
 
 
@@ -179,8 +178,8 @@ class PredictorParts:
         choice = {k: provenance.pop(k) for k in ("choice", "accuracy", "accuracy_interval")}
         return {
             **choice,
-            "task": self.head.kind,
-            "metric": Task(self.head.kind).metric,
+            "task": self.head.task.kind,
+            "metric": self.head.task.metric,
             "classes": self.classes,
             "models": [
                 {

@@ -14,74 +14,22 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, short_name
 from oodzoo.predictor.left_out import LeftOut, require_confidence
 from oodzoo.predictor.prediction_sets import SetLevel, intervals_of, set_of
-from oodzoo.tasks import Kind, Labels, Task, as_labels
-from oodzoo.tasks.metrics import metric
+from oodzoo.tasks import Labels, Task, as_labels, task_of
 
 Floats = NDArray[np.float64]
 
 
-def outcome(kind: Kind, values: Floats, classes: NDArray[Any]) -> Any:
-    """Return the prediction for one sample from its probabilities or numbers (C,).
-
-    The most probable class; a number, or a tuple of several; or a tuple of the labels whose
-    probability is above one half.
-
-    Examples
-    --------
-    >>> outcome("multilabel", np.array([0.9, 0.2, 0.6]), np.array(["cat", "dog", "fox"]))
-    ('cat', 'fox')
-    >>> outcome("regression", np.array([1.5]), np.array(["age"]))
-    1.5
-    """
-    if kind == "classification":
-        return classes[values.argmax()].item()
-    if kind == "multilabel":
-        return tuple(classes[values > 0.5].tolist())
-    numbers = tuple(values.tolist())
-    return numbers[0] if len(numbers) == 1 else numbers
-
-
-def label_array(labels: Sequence[Any], dtype: Any = None) -> NDArray[Any]:
-    """Classes as an array; those of mixed types keep their types."""
-    if dtype is None:
-        dtype = object if len({type(label) for label in labels}) > 1 else None
-    return np.array(list(labels), dtype=dtype)
-
-
-def outcome_array(kind: Kind, outcomes: Sequence[Any], classes: NDArray[Any]) -> NDArray[Any]:
-    """Predictions of several samples as an array.
-
-    Classes (n,), numbers (n,) or (n, C), or zeros and ones (n, C) in the order of the labels. A
-    sample without a prediction has the class None, or NaN.
-
-    Examples
-    --------
-    >>> outcome_array("multilabel", [("a",), None], np.array(["a", "b"]))
-    array([[ 1.,  0.],
-           [nan, nan]])
-    """
-    lacks = any(each is None for each in outcomes)
-    if kind == "classification":
-        return label_array(outcomes, object if lacks else classes.dtype)
-    if kind == "regression":
-        shape = (-1,) if len(classes) == 1 else (-1, len(classes))
-        return np.array(list(outcomes), np.float64).reshape(shape)
-    none = np.full(len(classes), np.nan)
-    rows = [none if each is None else np.isin(classes, each) for each in outcomes]
-    return np.array(rows, np.float64 if lacks else np.int64).reshape(-1, len(classes))
-
-
 def score(
-    kind: Kind, outcomes: Sequence[Any], values: Iterable[Floats | None], classes: NDArray[Any],
+    task: Task, outcomes: Sequence[Any], values: Iterable[Floats | None], classes: NDArray[Any],
     y: Any, noun: str,
 ) -> float:  # fmt: skip
     """Compute the main metric of predictions, as a fraction.
 
     Parameters
     ----------
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
     outcomes : sequence
-        Of :func:`outcome`.
+        Of :meth:`oodzoo.tasks.Task.outcome`.
     values : iterable of arrays
         Their probabilities; not used for classes and numbers.
     classes : array (C,)
@@ -90,11 +38,11 @@ def score(
     noun : str
         What a sample is called in messages.
     """
-    predicted = outcome_array(kind, outcomes, classes)
-    if kind == "classification":
+    predicted = task.outcome_array(outcomes, classes)
+    if task.one_class:
         truth: Any = np.array(_known(list(to_numpy(y).tolist()), classes), object)
-    elif kind == "regression":
-        truth = _in_order(as_labels(y, kind), y, classes)
+    elif not task.has_probabilities:
+        truth = _in_order(as_labels(y, task.kind), y, classes)
         predicted = predicted.reshape(len(predicted), -1)
     else:
         truth = _indicators(y, classes)
@@ -109,9 +57,9 @@ def score(
             f"the predictor predicts {count(predicted.shape[1], 'number')} per {noun}, the labels "
             f"have {truth.shape[1]}"
         )
-    if kind == "classification":
+    if task.one_class:
         return float(np.mean([a == b for a, b in zip(predicted.tolist(), truth, strict=True)]))
-    return metric(kind, predicted, truth)
+    return task.score(predicted, truth)
 
 
 def _known(truth: list[Any], classes: NDArray[Any]) -> list[Any]:
@@ -150,7 +98,7 @@ def _indicators(y: Any, classes: NDArray[Any]) -> Floats:
             f"the predictor does not know the label {unknown[0]!r}; it has "
             f"{', '.join(map(repr, names))}"
         )
-    task = Task("multilabel", tuple(names))
+    task = task_of("multilabel", names)
     rows = [
         task.encode(name for name, has in zip(labels.classes, row, strict=True) if has)
         for row in labels.values
@@ -216,12 +164,11 @@ class Unreadable:
     reason: str
 
 
-def missing(found: Unreadable, kind: Kind, classes: NDArray[Any]) -> Prediction:
+def missing(found: Unreadable, task: Task, classes: NDArray[Any]) -> Prediction:
     """What stands for a sample without a prediction: no class, and NaN."""
     nan = np.full(len(classes), np.nan)
-    regression = kind == "regression"
-    label = outcome(kind, nan, classes) if regression else None
-    probabilities = None if regression else nan
+    label = None if task.has_probabilities else task.outcome(nan, classes)
+    probabilities = nan if task.has_probabilities else None
     return Prediction(found.position, found.path, label, probabilities, np.nan, out_of_domain=False)
 
 
@@ -230,7 +177,7 @@ class Finish:
 
     Parameters
     ----------
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
         What is predicted.
     left_out : LeftOut or None
         What was measured on left-out domains.
@@ -245,37 +192,37 @@ class Finish:
 
     def __init__(
         self,
-        kind: Kind,
+        task: Task,
         left_out: LeftOut | None,
         classes: NDArray[Any],
         min_confidence: float | None,
         coverage: float | None,
     ) -> None:
-        self._kind, self._classes, self._least = kind, classes, min_confidence
+        self._task, self._classes, self._least = task, classes, min_confidence
         if min_confidence is not None:
             require_confidence(min_confidence)
-            if kind != "classification":
+            if not task.one_class:
                 raise InputError(
                     "a smallest confidence needs one class per sample, and the predictor predicts "
-                    f"{_OTHERS[kind]}; leave out min_confidence (--min-confidence)"
+                    f"{task.several_words}; leave out min_confidence (--min-confidence)"
                 )
-        self._sets = None if coverage is None else require_sets(kind, left_out, coverage)
+        self._sets = None if coverage is None else require_sets(task, left_out, coverage)
 
     def __call__(self, found: Prediction, values: NDArray[np.float64]) -> Prediction:
         """Add what is wanted; `values` (C,) are probabilities or numbers."""
         if self._sets is not None:
-            if self._kind == "regression":
-                found = replace(found, intervals=intervals_of(values, self._sets))
-            else:
+            if self._task.one_class:
                 found = replace(found, set=set_of(values, self._classes, self._sets))
+            else:
+                found = replace(found, intervals=intervals_of(values, self._sets))
         if self._least is not None and values.max() < self._least:
             found = replace(found, label=None, abstained=True)
         return found
 
 
-def require_sets(kind: Kind, left_out: LeftOut | None, coverage: float) -> SetLevel:
+def require_sets(task: Task, left_out: LeftOut | None, coverage: float) -> SetLevel:
     """The recorded sets of a coverage; an InputError if a predictor has none."""
-    if kind == "multilabel":
+    if not task.has_sets:
         raise InputError(
             "prediction sets are of one class per sample, and the predictor predicts several "
             "labels; leave out coverage (--coverage)"
@@ -287,6 +234,3 @@ def require_sets(kind: Kind, left_out: LeftOut | None, coverage: float) -> SetLe
             "(--coverage)"
         )
     return left_out.at_coverage(coverage)
-
-
-_OTHERS: dict[Kind, str] = {"regression": "numbers", "multilabel": "several labels"}

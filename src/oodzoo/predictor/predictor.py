@@ -50,10 +50,7 @@ from oodzoo.predictor.prediction import (
     Finish,
     Prediction,
     Unreadable,
-    label_array,
     missing,
-    outcome,
-    outcome_array,
     score,
 )
 from oodzoo.predictor.remote import push_to_hub, read_remote, write_url
@@ -61,7 +58,8 @@ from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.saved import read_folder, write_folder
 from oodzoo.predictor.torch_module import predictor_module
 from oodzoo.store.format import part_of_run
-from oodzoo.tasks import Task
+from oodzoo.tasks import Task, task_of
+from oodzoo.tasks.classification import label_array
 from oodzoo.zoo import Model
 
 
@@ -173,8 +171,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     @property
     def task(self) -> Task:
         """What is predicted."""
-        kind = self.head.kind
-        return Task() if kind == "classification" else Task(kind, tuple(self.classes_.tolist()))
+        return task_of(self.head.task.kind, self.classes_.tolist())
 
     @property
     def cost(self) -> Cost:
@@ -224,7 +221,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
             :meth:`predict_sets`; each prediction then has its `set` or `intervals`.
         """
         samples = as_list(images, self._noun)
-        finish = Finish(self.head.kind, self.left_out, self.classes_, min_confidence, coverage)
+        finish = Finish(self.head.task, self.left_out, self.classes_, min_confidence, coverage)
         if not adapt:
             yield from self._predict_chunks(self._chunks(samples), finish)
             return
@@ -299,8 +296,8 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
                 found = Prediction(
                     position=start + at,
                     path=path,
-                    label=outcome(self.head.kind, values[row], self.classes_),
-                    probabilities=None if self.head.kind == "regression" else values[row],
+                    label=self.head.task.outcome(values[row], self.classes_),
+                    probabilities=values[row] if self.head.task.has_probabilities else None,
                     distance=float(distances[row]),
                     out_of_domain=bool(distances[row] > 1),
                 )
@@ -336,11 +333,11 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
             None as the class; NaN as numbers, labels, probabilities and distance; and an empty set.
         """
         labels = [prediction.label for prediction in self._predictions(images)]
-        return outcome_array(self.head.kind, labels, self.classes_)
+        return self.head.task.outcome_array(labels, self.classes_)
 
     def predict_proba(self, images: Inputs) -> NDArray[np.float64]:
         """Predict probabilities (n, n_classes), columns in the order of `classes_`."""
-        if self.head.kind == "regression":
+        if not self.head.task.has_probabilities:
             raise InputError("the predictor predicts numbers, which have no probabilities")
         rows = [prediction.probabilities for prediction in self._predictions(images)]
         return np.array(rows).reshape(-1, len(self.classes_))
@@ -365,8 +362,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
             interval (low, high) for each of them.
         """
         found = self._predictions(images, coverage)
-        regression = self.head.kind == "regression"
-        return [(each.intervals if regression else each.set) or () for each in found]
+        return [each.intervals or each.set or () for each in found]
 
     def domain_distance(self, images: Inputs) -> NDArray[np.float64]:
         """Distance of each sample from the training samples; above 1 it is unlike them.
@@ -378,13 +374,13 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     def score(self, images: Inputs, y: Sequence[Any] | NDArray[Any]) -> float:
         """Compute the main metric as a fraction: accuracy, or that of the task.
 
-        See :mod:`oodzoo.tasks.metrics`. Several labels are given as zeros and ones, or lists of
+        See :mod:`oodzoo.tasks`. Several labels are given as zeros and ones, or lists of
         strings.
         """
         found = list(self._predictions(as_list(images, self._noun)))  # all must be readable
         labels = [prediction.label for prediction in found]
         values = [prediction.probabilities for prediction in found]
-        return score(self.head.kind, labels, values, self.classes_, y, self._noun)
+        return score(self.head.task, labels, values, self.classes_, y, self._noun)
 
     @overload
     def save(self, folder: os.PathLike[str]) -> Path: ...
@@ -553,19 +549,19 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         return self
 
     def __sklearn_tags__(self) -> Tags:
-        kind, several = self.task.kind, len(self.classes_) > 1
+        task, numbers = self.task, not self.task.has_probabilities
         tags = super().__sklearn_tags__()
         tags.requires_fit = False
         tags.target_tags = TargetTags(
             required=True,
-            multi_output=kind == "multilabel" or (kind == "regression" and several),
-            single_output=kind != "multilabel",
+            multi_output=not task.one_class and not (numbers and len(self.classes_) == 1),
+            single_output=task.one_class or numbers,
         )
-        if kind == "regression":
+        if numbers:
             tags.estimator_type, tags.regressor_tags = "regressor", RegressorTags()
         else:
             tags.estimator_type = "classifier"
-            tags.classifier_tags = ClassifierTags(multi_label=kind == "multilabel")
+            tags.classifier_tags = ClassifierTags(multi_label=not task.one_class)
         listed = not self.features_only
         tags.input_tags = InputTags(one_d_array=listed, two_d_array=not listed, string=listed)
         return tags
@@ -589,7 +585,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
                     "stream"
                 )
             lost.append(f"{name}: {found.reason}")
-            yield missing(found, self.head.kind, self.classes_)
+            yield missing(found, self.head.task, self.classes_)
         if lost and len(lost) == n:
             raise InputError(f"none of the {self._noun}s can be read; first error: {lost[0]}")
         if lost:

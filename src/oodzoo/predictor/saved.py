@@ -65,7 +65,7 @@ from oodzoo.predictor.models import (
 )
 from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.store.format import mistaken_folder, sealed, unsealed
-from oodzoo.tasks import Kind
+from oodzoo.tasks import CLASSIFICATION, Kind, Task, task_of
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.sources import check_spec, get_source, local_path
 from oodzoo.zoo.spec import by_network, network_key
@@ -271,7 +271,7 @@ def write_files(
         scalars,
         [model for model in parts.models if isinstance(model, FeatureModel)],
         sorted(parts.columns.normalised),
-        parts.head.kind,
+        parts.head.task.kind,
         parts.left_out,
     )
     head = {"kind": _KIND, "schema": SCHEMA, "oodzoo": oodzoo.__version__}
@@ -405,9 +405,9 @@ def read_folder(folder: Path) -> PredictorParts:
     )
     n, d = len(document.classes), len(columns)
 
-    def linear(prefix: str, C: float, kind: Kind = "classification") -> LinearHead:
+    def linear(prefix: str, C: float, task: Task = CLASSIFICATION) -> LinearHead:
         weights, bias = head.taken(f"{prefix}weights", (n, d)), head.taken(f"{prefix}bias", (n,))
-        return LinearHead(weights, bias, C, kind)
+        return LinearHead(weights, bias, C, task)
 
     adaptive = None
     if (scalars := document.adaptive) is not None:
@@ -420,7 +420,7 @@ def read_folder(folder: Path) -> PredictorParts:
         known,
         columns,
         document.classes,
-        linear("", document.head.C, document.task),
+        linear("", document.head.C, task_of(document.task)),
         TrainingGaussian(
             **{name: gaussian.taken(name, shape) for name, shape in shapes.items()},
             rest=document.out_of_domain.rest,
@@ -460,7 +460,7 @@ def read_document(folder: Path) -> _Document:
     except InputError as error:
         raise InputError(f"{error}; fit again") from error
     names = {m.name for m in document.models} | {m.name for m in document.features}
-    n = len(document.classes) if document.task == "regression" else 1
+    n = 1 if task_of(document.task).has_probabilities else len(document.classes)
     problem = ""
     if unknown := sorted(set(document.normalised) - names):
         problem = f"it has no model {unknown[0]!r}"

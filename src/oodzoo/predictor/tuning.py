@@ -32,7 +32,6 @@ from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.source import StoreSource
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.models import PredictorModel, file_digests, remove_at_exit
 from oodzoo.predictor.parts import Provenance, hashed_images
@@ -454,7 +453,7 @@ def _assembled(
         columns,
         source.classes,
         head,
-        fit_gaussian(samples, groups, source.task.kind),
+        fit_gaussian(samples, groups, source.task),
         Provenance(
             domains=source.domains,
             n_images=len(images),
@@ -587,7 +586,7 @@ def fit_tuned_pool(
     others = StoreSource(source.store, [model for model in source.models if model != name])
     heads = predict_with_heads(others)[None]
     head = Head(name, _HEAD, SHARES[-1])
-    pooled = outputs_of(source.task.kind).pooled  # of a single head, it normalises
+    pooled = source.task.pooled  # of a single head, it normalises
     outputs = []
     for domain in source.domains:
         paths = [sample.path for sample in images.samples if sample.domain == domain]

@@ -65,7 +65,7 @@ def choose_top_k(
         if k <= len(order):
             samples = Columns.all_of(training, order[:k]).samples(training, training.domains)
             groups = groups_of(training, training.domains)
-            found = left_out_metrics(training.task.kind, samples, n_outputs, groups)
+            found = left_out_metrics(training.task, samples, n_outputs, groups)
             accuracy[k] = float(np.mean(found))
     return max(accuracy, key=lambda k: (accuracy[k], -k))
 

@@ -19,7 +19,7 @@ from oodzoo.core.events import Listeners
 from oodzoo.core.options import Compute, options_of, require_known
 from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.listing import strata_of, stratified_sample
+from oodzoo.data.listing import stratified_sample
 from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.config import Extraction, ExtractionConfig, ExtractionOptions, Zoo
 from oodzoo.extraction.engines import Engine, open_engine
@@ -239,7 +239,7 @@ class _Runner:
             if digest is not None
         ]
         samples = [sample for sample, _ in readable]
-        strata = strata_of(dataset.task, [sample.label for sample in samples])
+        strata = dataset.task.strata_of([sample.label for sample in samples])
         domains = [sample.domain for sample in samples]
         cells = len(set(zip(domains, strata, strict=True)))
         self.smallest = min(IMAGES_PER_CELL * cells, len(samples))

@@ -153,7 +153,7 @@ def rank(
     SharedGroups(source).warn(held_out_together=1)
     weights = normalised_weights(source.domains, domain_weights)
     models, left_out = constraint.apply(source, limits)
-    if target is not None and not source.task.is_classification:
+    if target is not None and not source.task.one_class:
         raise InputError(
             "images of the target are used for classes only: the vote of the models needs them; "
             f"the labels are for {source.task.kind}"
@@ -331,7 +331,7 @@ def model_terms(
     """
     task, groups, is_warned = source.task, SharedGroups(source).settings, False
     options = f"{stability}, {MOMENTS_VERSION}{groups}"
-    if not task.is_classification:
+    if not task.one_class:
         options += f", {task.kind}"
 
     def compute() -> Arrays:
@@ -357,12 +357,12 @@ def model_terms(
             known: Known = {}
 
             def left_out() -> Arrays:
-                each = leave_one_domain_out(read, stability=stability, kind=task.kind, known=known)
+                each = leave_one_domain_out(read, stability=stability, task=task, known=known)
                 return pack(each)
 
             if not by_test:
                 return left_out() | transfers(())
-            both = leave_two_domains_out(read, stability=stability, kind=task.kind, known=known)
+            both = leave_two_domains_out(read, stability=stability, task=task, known=known)
             skills = transfers(*([test] for test in source.domains)) if groups else transfers(())
             if isinstance(source, StoreSource) and not is_warned:
                 # it keeps them, and a ranking of all domains mostly follows

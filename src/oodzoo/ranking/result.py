@@ -21,8 +21,7 @@ from oodzoo.core.text import (
     span,
     unknown,
 )
-from oodzoo.tasks import Kind, Task, require_kind
-from oodzoo.tasks.kinds import WORDS
+from oodzoo.tasks import Kind, require_kind, task_of
 
 if TYPE_CHECKING:
     import pandas
@@ -135,7 +134,7 @@ _TERMS = {
 
 def ranking_as_text(rows: Sequence[Row], score: str, task: Kind) -> str:
     """Return a heading and one line per row: rank, model, score, what to expect."""
-    columns = ["rank  model", score, WORDS[task].metric.heading.lower(), "90 %"]
+    columns = ["rank  model", score, task_of(task).measure.heading.lower(), "90 %"]
     lines = [
         [
             f"{row.rank:>4}  {row.model}",
@@ -152,7 +151,7 @@ def ranking_as_html(
     rows: Sequence[Row], score: str, task: Kind, left_out: Mapping[str, str]
 ) -> str:
     """Return the rows as a table; columns of which nothing is known are left out."""
-    metric = WORDS[task].metric
+    metric = task_of(task).measure
     terms = _TERMS.get(score, {}).items()
     columns: list[tuple[str, Callable[[Row], str]]] = [
         ("rank", lambda row: str(row.rank)),
@@ -233,7 +232,7 @@ class Ranking:
     @property
     def metric(self) -> str:
         """What `expected_accuracy` is: "accuracy", "explained_variance", "average_precision"."""
-        return Task(self.task).metric
+        return task_of(self.task).metric
 
     @property
     def best(self) -> str:
@@ -335,7 +334,7 @@ class Ranking:
     @property
     def _names(self) -> dict[str, str]:
         """Names of the fields of rows in documents."""
-        task = Task(self.task)
+        task = task_of(self.task)
         return {
             "expected_accuracy": f"expected_{task.metric}",
             "accuracy_interval": f"{task.metric}_interval",

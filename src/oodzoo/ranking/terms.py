@@ -156,7 +156,7 @@ class Terms:
     @cached_property
     def n_classes(self) -> int:
         """Classes of these domains, or outputs; classes found only in a test domain do not leak."""
-        if self.task.is_classification:
+        if self.task.one_class:
             return len(np.unique(np.concatenate([fold.labels for fold in self.folds])))
         return int(self.folds[0].labels.shape[1])
 
@@ -546,7 +546,7 @@ def _fold_rows(
     for number, fold in enumerate(terms.folds):
         labels = fold.labels
         # Classes or labels that no other domain has, or outputs that vary in no other.
-        if source.task.is_classification:
+        if source.task.one_class:
             skipped = [at for at in fold.skipped if at in labels]
         else:
             skipped = [at for at in fold.skipped if labels[0, at] or np.ptp(labels[:, at])]

@@ -49,8 +49,7 @@ from oodzoo.linear.evidence import (
 )
 from oodzoo.linear.moments import Moments, blocks, label_matrix, merge, oas_shrinkage
 from oodzoo.ranking.transfer import ModelMoments, RidgePath
-from oodzoo.tasks import Kind
-from oodzoo.tasks.metrics import contributions, second_metric
+from oodzoo.tasks import CLASSIFICATION, Task
 
 Stability = Literal["robust", "paper"]
 
@@ -81,7 +80,7 @@ class Fold:
     label_spread, density_spread : float
         Standard deviation of `label_log_density` and of `feature_log_density`.
     metric, second_metric : float
-        Metrics (:mod:`oodzoo.tasks.metrics`) of a ridge regression of the training domains on this
+        Metrics (:mod:`oodzoo.tasks`) of a ridge regression of the training domains on this
         domain: accuracy and balanced accuracy, or those of other tasks, as fractions. A class that
         the training domains lack is never predicted and counts as wrong. The ridge is the one with
         the highest mean skill over the held-out domains (:mod:`oodzoo.ranking.transfer`).
@@ -370,14 +369,14 @@ def leave_one_domain_out(
     read: ModelMoments,
     *,
     stability: Stability = "robust",
-    kind: Kind = "classification",
+    task: Task = CLASSIFICATION,
     known: Known | None = None,
 ) -> list[Fold]:
     """Compute the fold of each held-out domain (Section 3.1 of the paper).
 
     For m domains this takes m + 1 eigendecompositions ("paper": m more) and a second pass over the
     features. `stability` chooses :class:`RelativeDensity` ("robust") or :class:`PaperDensity`
-    ("paper"). `kind` is that of the task. `known` are eigendecompositions of the same features
+    ("paper"). `task` is that of the labels. `known` are eigendecompositions of the same features
     that were computed before, which computed ones are added to.
 
     Examples
@@ -391,14 +390,14 @@ def leave_one_domain_out(
     >>> [(fold.domain, fold.metric) for fold in folds]
     [('a', 1.0), ('b', 1.0), ('c', 1.0)]
     """
-    return _Domains(read, stability, kind, known, least=2).folds()
+    return _Domains(read, stability, task, known, least=2).folds()
 
 
 def leave_two_domains_out(
     read: ModelMoments,
     *,
     stability: Stability = "robust",
-    kind: Kind = "classification",
+    task: Task = CLASSIFICATION,
     known: Known | None = None,
 ) -> dict[str, list[Fold]]:
     """Compute the folds for each choice of a test domain and a held-out domain.
@@ -409,7 +408,7 @@ def leave_two_domains_out(
     together. At least three domains are needed; other parameters are those of
     :func:`leave_one_domain_out`.
     """
-    domains = _Domains(read, stability, kind, known, least=3)
+    domains = _Domains(read, stability, task, known, least=3)
     return {test: domains.folds(test) for test in domains.moments}
 
 
@@ -420,7 +419,7 @@ class _Domains:
         self,
         read: ModelMoments,
         stability: Stability,
-        kind: Kind,
+        task: Task,
         known: Known | None,
         *,
         least: int,
@@ -440,7 +439,7 @@ class _Domains:
                     f"domain {first!r} has {mine[0]} features and {mine[1]} classes, but domain "
                     f"{name!r} has {theirs[0]} and {theirs[1]}; all moments must be of one model"
                 )
-        self.read, self.stability, self.kind = read, stability, kind
+        self.read, self.stability, self.task = read, stability, task
         self.backend = backend(read.device)
         self.moments = {name: moments.to(read.device) for name, moments in read.moments.items()}
         self.n_features = read.n_features or self.moments[first].n_features
@@ -458,7 +457,7 @@ class _Domains:
         # The ridge with the highest mean skill over held-out domains.
         skills = np.stack(
             [
-                training.path.skills(self.moments[name], by_output=self.kind == "regression")
+                training.path.skills(self.moments[name], by_output=not self.task.has_probabilities)
                 for name, training in trained.items()
             ]
         )
@@ -485,7 +484,7 @@ class _Domains:
         xp, n, centred = self.backend.xp, moments.n, moments.centred
         sums, squares = moments.label_sum, moments.label_squares
         products = moments.products if centred is None else centred.products
-        numbers = self.kind == "regression"
+        numbers = not self.task.has_probabilities
         if numbers:  # ones are one more column of labels
             column = moments.feature_sum if centred is None else xp.zeros_like(moments.mean)
             products = xp.concat([products, column[:, None]], axis=1)
@@ -517,7 +516,7 @@ class _Domains:
         path = RidgePath.of_spectrum(kept, spectrum, vectors, self.n_features)
         shift, classes = self._labels(kept)
         if not len(classes):
-            what = "numbers to predict" if self.kind == "regression" else "labels"
+            what = "labels" if self.task.has_probabilities else "numbers to predict"
             raise InputError(
                 f"the {what} do not vary in the domains other than "
                 f"{' and '.join(map(repr, held_out))}; add samples or domains, or leave these out"
@@ -533,7 +532,7 @@ class _Domains:
         self, training: _Training, union: _Decomposed, evidence: float, name: str, ridge: int
     ) -> Fold:
         labels, predicted, label_density, feature_density = self._second_pass(training, name, ridge)
-        each = contributions(self.kind, predicted, labels)
+        each = self.task.contributions(predicted, labels)
         classes = to_numpy(training.classes)
         stability, slope = training.density.stability(float(feature_density.mean()))
         if self.read.groups:  # the union has groups that the training domains lack
@@ -553,7 +552,7 @@ class _Domains:
             label_spread=float(label_density.std()),
             density_spread=float(feature_density.std()),
             metric=float(each.mean()),
-            second_metric=second_metric(self.kind, predicted, labels),
+            second_metric=self.task.second_score(predicted, labels),
             alpha=alpha,
             beta=beta,
             skipped=tuple(sorted(set(range(self.n_classes)) - set(classes.tolist()))),
@@ -583,7 +582,7 @@ class _Domains:
         kernel = 1 / (training.spectrum.eigenvalues[:, None] + precisions.ridge[None, :])
         weights = training.spectrum.projections.T * kernel
         variances, noise = kernel / precisions.beta[None, :], 1 / precisions.beta
-        predict = training.path.predict if self.kind == "classification" else training.path.outputs
+        predict = training.path.predict if self.task.one_class else training.path.outputs
         parts = []
         for features, labels in blocks(
             self.read.shards(name), self.n_classes, self.backend, context=f"domain {name!r}"
@@ -618,7 +617,7 @@ class _Domains:
     def _labels(self, moments: Moments) -> tuple[Array, Array]:
         """What to subtract from the labels, and the columns that are then not all zero."""
         xp = self.backend.xp
-        if self.kind == "regression":
+        if not self.task.has_probabilities:
             return moments.label_mean, xp.nonzero(moments.label_varies)[0]
         return xp.zeros_like(moments.label_sum), xp.nonzero(moments.label_sum)[0]
 

@@ -53,10 +53,10 @@ from oodzoo.report.diagnosis import (
     reliability_figure,
 )
 from oodzoo.report.page import render
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
-from oodzoo.tasks.diagnosis.labels import LabelDiagnosis, LabelFigures
-from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis, NumberFigures
-from oodzoo.tasks.kinds import WORDS
+from oodzoo.tasks import task_of
+from oodzoo.tasks.classification import ClassDiagnosis
+from oodzoo.tasks.multilabel import LabelDiagnosis, LabelFigures
+from oodzoo.tasks.regression import NumberDiagnosis, NumberFigures
 
 # --- the page -------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ def assessment_page(result: TestResult, model: str | None = None, out: str = "te
     steps = [Change(step.title, step.text) for step in next_steps(result)]
     sections = [
         Section(
-            "domains", "How well it does", WORDS[result.task].explained, [domains_figure(result)],
+            "domains", "How well it does", task_of(result.task).explained, [domains_figure(result)],
             short="Domains",
         ),
         _mistakes(result),
@@ -115,11 +115,11 @@ def write_test_report(result: TestResult, file: str | Path, *, model: str | None
 
 
 def _headline(result: TestResult, model: str | None) -> Headline:
-    words, noun = WORDS[result.task], count(result.images, result.noun)
+    words, noun = task_of(result.task), count(result.images, result.noun)
     name = without_folders(result.data).rstrip("/")
     measured = Measured(
-        shown(words.metric, result.value),
-        f"{words.metric.name} on {noun} of {name}",
+        shown(words.measure, result.value),
+        f"{words.measure.name} on {noun} of {name}",
         f"90 % interval for other {result.noun}s of the same domains: "
         f"{result.overall.interval_text()} %",
     )
@@ -151,10 +151,10 @@ def _verdict(result: TestResult, model: str | None) -> str:
 
 
 def _tiles(result: TestResult) -> list[Tile]:
-    words = WORDS[result.task]
+    words = task_of(result.task)
     means = "mean over the classes, so that each counts the same"
-    note = means if result.task == "classification" else words.second.means
-    tiles = [Tile(shown(words.second, result.second), words.second.name, note)]
+    note = means if result.task == "classification" else words.second_measure.means
+    tiles = [Tile(shown(words.second_measure, result.second), words.second_measure.name, note)]
     if isinstance(result.diagnosis, ClassDiagnosis):
         found = result.diagnosis.reliability
         tiles.append(
@@ -262,14 +262,14 @@ def _provenance(result: TestResult, model: str | None, out: str) -> Section:
 
 def domains_figure(result: TestResult) -> Figure:
     """The main metric on each domain with its interval, the worst domain first."""
-    words = WORDS[result.task]
+    words = task_of(result.task)
     order = sorted(result.domains.items(), key=lambda item: result.value_of(item[1]))
     columns = [
         Column("Domain", "domain", text=True),
         Column(f"{result.noun.capitalize()}s", "images", 0),
-        Column(words.metric.heading, result.metric, 1),
+        Column(words.measure.heading, result.metric, 1),
         Column("90 % interval", "interval", 1, interval=True),
-        Column(words.second.heading, "second", words.second.digits),
+        Column(words.second_measure.heading, "second", words.second_measure.digits),
     ]
     verdicts = {} if result.promise is None else result.promise.verdicts
     if verdicts:
@@ -279,15 +279,15 @@ def domains_figure(result: TestResult) -> Figure:
         row = [name, part.diagnosis.images, result.value_of(part), part.interval]
         row.append(result.second_of(part))
         rows.append([*row, verdicts.get(name)] if verdicts else row)
-    legend = [Key("expected", "circle", f"{words.metric.name}, with its 90 % interval")]
+    legend = [Key("expected", "circle", f"{words.measure.name}, with its 90 % interval")]
     if result.promise is not None and result.promise.new:
         legend.append(Key("neutral", "square", "90 % interval promised for one new domain"))
-    title = f"{words.metric.title} on each domain"
+    title = f"{words.measure.title} on each domain"
     text = _domain_summary(result, order)
     values = [result.value_of(part) for _, part in order]
     return Figure(
         title=title,
-        text=text + edge_note(values, words.metric.lowest),
+        text=text + edge_note(values, words.measure.lowest),
         chart=_domain_chart(result, order[:MOST_ROWS], title, text),
         legend=legend,
         table=Table("domains", f"{title}, the worst first", columns, rows),
@@ -295,7 +295,7 @@ def domains_figure(result: TestResult) -> Figure:
 
 
 def _domain_summary(result: TestResult, order: list[tuple[str, Part]]) -> str:
-    metric = WORDS[result.task].metric
+    metric = task_of(result.task).measure
     (worst, low), (best, high) = order[0], order[-1]
     if len(order) == 1:
         return (
@@ -315,7 +315,7 @@ def _domain_chart(
     result: TestResult, rows: list[tuple[str, Part]], title: str, description: str
 ) -> Chart:
     promise = result.promise
-    lowest = WORDS[result.task].metric.lowest
+    lowest = task_of(result.task).measure.lowest
     ends = [end for _, part in rows for end in part.interval or (result.value_of(part),)]
     ends += promise.interval or () if promise is not None else ()
 

@@ -29,7 +29,8 @@ from oodzoo.report.chart import (
     whisker,
 )
 from oodzoo.report.recommendation import decision_figure, pools_figure
-from oodzoo.tasks.kinds import MEASURES, WORDS, Measure
+from oodzoo.tasks import task_of
+from oodzoo.tasks.task import MEASURES, Measure
 
 MAIN = {"single": "circle", "pool": "triangle", "ensemble": "square", "selection": "diamond"}
 """The ways to combine models, and the shapes of their marks."""
@@ -144,13 +145,13 @@ def curves(evaluation: Evaluation) -> list[Curve]:
 
 def combination_section(evaluation: Evaluation) -> Section:
     """Accuracy of single and combined models on test domains."""
-    top, words = _top(evaluation.top_k), WORDS[evaluation.task]
+    top, words = _top(evaluation.top_k), task_of(evaluation.task)
     lead = (
         "Each domain is the test domain once; linear heads are trained on the other domains. "
-        f"Single is the top model (ranked without the test domain), Pool averages {words.pooled} "
-        "of the heads of some models, with weights, Ensemble concatenates the features of "
-        f"{top}, and Selection keeps features of all models. One of them is chosen without the "
-        f"test domain; Recommended is the {words.metric.name} of these choices."
+        "Single is the top model (ranked without the test domain), Pool averages "
+        f"{words.pooled_words} of the heads of some models, with weights, Ensemble concatenates "
+        f"the features of {top}, and Selection keeps features of all models. One of them is chosen "
+        f"without the test domain; Recommended is the {words.measure.name} of these choices."
     )
     if evaluation.tuning is not None:
         lead += (
@@ -201,7 +202,7 @@ def comparison_figure(evaluation: Evaluation, *, baselines: bool = True) -> Figu
 
     `baselines=False` leaves the baselines out of the chart.
     """
-    metric = WORDS[evaluation.task].metric
+    metric = task_of(evaluation.task).measure
     groups = {
         name: [lane for lane in lanes if baselines or lane.method.kind != "baseline"]
         for name, lanes in comparison(evaluation).items()
@@ -227,7 +228,7 @@ def comparison_figure(evaluation: Evaluation, *, baselines: bool = True) -> Figu
 
 
 def _comparison_table(evaluation: Evaluation) -> Table:
-    main = WORDS[evaluation.task].metric
+    main = task_of(evaluation.task).measure
     columns = [
         Column("Method", "method", text=True),
         Column("Test domain", "domain", text=True),
@@ -375,7 +376,7 @@ def _curve_figure(evaluation: Evaluation) -> Figure:
         [k, *(line.values[at] for line in lines), 100 * _of(each.feature_ratio, None)]
         for at, (k, each) in enumerate(evaluation.ablation.items())
     ]
-    title = f"{WORDS[evaluation.task].metric.title} by number of models"
+    title = f"{task_of(evaluation.task).measure.title} by number of models"
     ident = f"{evaluation.metric.replace('_', '-')}-over-k"
     return Figure(
         title=title,
@@ -439,7 +440,7 @@ def _curve_chart(
 
 def outputs_figure(evaluation: Evaluation) -> Figure:
     """The measures of each output, of what is recommended, the pool and the single model."""
-    words, main = WORDS[evaluation.task], evaluation.metric
+    words, main = task_of(evaluation.task), evaluation.metric
     methods = {
         "Recommended": evaluation.recommended_row.outputs,
         "Pool": evaluation.pool.outputs,
@@ -448,7 +449,7 @@ def outputs_figure(evaluation: Evaluation) -> Figure:
     found = methods["Recommended"]
     names = list(found[evaluation.outputs[0]])
     columns = [
-        Column(words.output.capitalize(), words.output, text=True),
+        Column(words.output_noun.capitalize(), words.output_noun, text=True),
         Column("Method", "method", text=True),
         *(Column(MEASURES[name].heading, name, MEASURES[name].digits) for name in names),
     ]
@@ -464,7 +465,7 @@ def outputs_figure(evaluation: Evaluation) -> Figure:
         text += "over the test domains; each absolute error is in the unit of its output."
     else:
         text += "over the test domains in which the label occurs."
-    title = f"{words.metric.title} of each {words.output}"
+    title = f"{words.measure.title} of each {words.output_noun}"
     table = Table("outputs", f"{title}, average over test domains", columns, rows)
     return Figure(title=title, text=text, table=table, folded=table.long)
 

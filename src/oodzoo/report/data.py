@@ -19,7 +19,8 @@ from oodzoo.ranking.racing import Dropped
 from oodzoo.report.blocks import Block, Facts, Figure, Gallery, PairGallery, Section, Thumbnail
 from oodzoo.report.record import DataSummary, Run, Stage
 from oodzoo.store.leaks.similar import NearDuplicates, Pair
-from oodzoo.tasks.kinds import MEASURES, WORDS
+from oodzoo.tasks import task_of
+from oodzoo.tasks.task import MEASURES
 
 # --- the section "Data" ---------------------------------------------------------------------------
 
@@ -47,15 +48,15 @@ def data_section(data: DataSummary, files: Mapping[str, StoredFile] | None = Non
 
 def dimensions(data: DataSummary) -> str:
     """The number of domains and classes, or other outputs, in words."""
-    words = WORDS[data.task]
-    outputs = count(len(data.classes), words.output, words.outputs)
+    words = task_of(data.task)
+    outputs = count(len(data.classes), words.output_noun, words.output_nouns)
     return f"{count(len(data.domains), 'domain')}, {outputs}"
 
 
 def _counts(data: DataSummary) -> Table:
     """How many images of each domain are of each class, or have each label."""
-    words = WORDS[data.task]
-    columns = [Column(words.output.capitalize(), words.output, text=True)]
+    words = task_of(data.task)
+    columns = [Column(words.output_noun.capitalize(), words.output_noun, text=True)]
     columns += [Column(domain, domain, 0) for domain in data.domains]
     columns.append(Column("All", "all", 0))
     by_domain = data.domains.values()
@@ -69,7 +70,7 @@ def _counts(data: DataSummary) -> Table:
         rows.append(["no label", *without, sum(without)])
         totals = [data.labels[domain].images for domain in data.domains]
     rows.append(["all images" if data.labels else "all classes", *totals, sum(totals)])
-    return Table("counts", f"Images by {words.output} and domain", columns, rows)
+    return Table("counts", f"Images by {words.output_noun} and domain", columns, rows)
 
 
 def _numbers(data: DataSummary) -> Table:

@@ -25,7 +25,7 @@ from oodzoo.report.chart import (
     text_width,
 )
 from oodzoo.report.data import thumbnail_url
-from oodzoo.tasks.diagnosis.classes import (
+from oodzoo.tasks.classification import (
     Bin,
     ClassDiagnosis,
     ClassFigures,
@@ -49,7 +49,7 @@ def mistakes_gallery(
     ----------
     mistakes : iterable of Mistake
     files : dict of str to StoredFile
-        Where images are, by :attr:`Mistake.key <oodzoo.tasks.diagnosis.classes.Mistake.key>`.
+        Where images are, by :attr:`Mistake.key <oodzoo.tasks.classification.Mistake.key>`.
     title : str
     """
     return Cards(title, [_card(each, files) for each in mistakes])

@@ -10,7 +10,6 @@ from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.statements import (
     CHOICES,
     TITLES,
-    achieves,
     caution,
     certainty,
     choice_is_repeated,
@@ -37,8 +36,7 @@ from oodzoo.report.blocks import Headline, Measured, Step, Tile
 from oodzoo.report.chart import Drawing, Scale, mark, percent, whisker
 from oodzoo.report.data import dimensions, leaks_remark
 from oodzoo.report.record import PredictorSummary, Run
-from oodzoo.tasks import Kind, Task
-from oodzoo.tasks.kinds import WORDS
+from oodzoo.tasks import Kind, task_of
 
 MOST_NAMES = 6
 """Largest number of names in a sentence."""
@@ -102,15 +100,17 @@ def steps(run: Run) -> list[Step]:
 
 def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
     """The recommended choice and its measured accuracy."""
-    best, words, ranking = evaluation.recommended, WORDS[evaluation.task], run.ranking
+    best, words, ranking = evaluation.recommended, task_of(evaluation.task), run.ranking
     notes = []
     if best.interval is not None:
         notes.append(f"90 % interval for a new domain: {span(*best.interval)} %")
-    if words.second.means:
-        second = Task(evaluation.task).second_metric
+    if words.second_measure.means:
+        second = task_of(evaluation.task).second_metric
         value = fmean(evaluation.recommended_row.measure(second).values())
         mean = ", mean over outputs" if evaluation.outputs else ", in the units of the labels"
-        notes.append(f"{words.second.name} {significant(value)}{words.second.unit or mean}")
+        notes.append(
+            f"{words.second_measure.name} {significant(value)}{words.second_measure.unit or mean}"
+        )
     remarks = [_what_it_is(run, best)]
     if ranking is not None and has_target(ranking):
         first = ranking.rows[0]
@@ -137,7 +137,7 @@ def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
         subject=described(best.choice, best.models),
         measured=Measured(
             f"{number(best.average, 1)} %",
-            f"{words.metric.name} on unseen domains, measured",
+            f"{words.measure.name} on unseen domains, measured",
             "; ".join(notes),
             _strip(evaluation.task, best.average, best.interval, best.domains),
         ),
@@ -193,7 +193,7 @@ def _saved(run: Run, made: PredictorSummary, *, same: bool) -> str:
 
 def _compared(evaluation: Evaluation) -> str:
     """How the metric was measured, and that of everything else."""
-    best, metric = evaluation.recommended, WORDS[evaluation.task].metric.name
+    best, metric = evaluation.recommended, task_of(evaluation.task).measure.name
     others = [
         f"{title} {number(evaluation.rows[name].average, 1)} %"
         for name, title in TITLES.items()
@@ -220,7 +220,7 @@ def _of_ranking(run: Run, ranking: Ranking) -> Headline:
     """The top model, and what to expect of it."""
     first, n_models = ranking.rows[0], len(ranking)
     value, interval = first.expected_accuracy, first.accuracy_interval
-    metric, target = WORDS[ranking.task].metric.name, has_target(ranking)
+    metric, target = task_of(ranking.task).measure.name, has_target(ranking)
     clear = n_models == 1 or not first.rank_interval or first.rank_interval[1] < n_models
     remarks, note = [certainty(ranking)], interval_text(ranking, first)
     if made := run.predictor:
@@ -250,7 +250,7 @@ def _strip(
     task: Kind, value: float, interval: tuple[float, float] | None, domains: Mapping[str, float]
 ) -> Drawing:
     """The number, its interval, and a stroke for each held-out domain, up to 100 %."""
-    metric, width, middle = WORDS[task].metric, 340, 16
+    metric, width, middle = task_of(task).measure, 340, 16
     ends = [0.0, value, *(interval or ()), *domains.values()]
     scale = Scale(percent(ends, 0, 1, lowest=metric.lowest).low, 100, 2, width - 2)
     listed = ", ".join(f"{domain} {number(each, 1)} %" for domain, each in domains.items())
@@ -291,7 +291,7 @@ def verdict(run: Run, width: int) -> list[str]:
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     best, ranking = evaluation.recommended, run.ranking
     main = (
-        f"{described(best.choice, best.models)} {achieves(evaluation.task, best.average)}, "
+        f"{described(best.choice, best.models)} {task_of(evaluation.task).achieves(best.average)}, "
         "measured on each domain without using it."
     )
     sizes = {len(cell.models) for cell in evaluation.recommended_row.cells.values()}
@@ -308,7 +308,7 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
         expect += f" (90 % interval {span(*best.interval)} %)"
     worst = min(best.domains, key=best.domains.__getitem__)
     expect += f"; hardest domain: {worst}, {best.domains[worst]:.1f} %"
-    pairs = [(WORDS[evaluation.task].metric.name, expect)]
+    pairs = [(task_of(evaluation.task).measure.name, expect)]
     if failing := failing_class(evaluation.diagnosis):
         pairs.append(("hardest class", f"{failing[0]}, {failing[1]:.0f} % recognised"))
     other, name = evaluation.single, "the top model alone"
@@ -330,7 +330,7 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
 
 
 def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
-    first, metric = ranking.rows[0], WORDS[ranking.task].metric.name
+    first, metric = ranking.rows[0], task_of(ranking.task).measure.name
     sentence = (
         f"{first.model} leads the ranking. Nothing was measured on a domain that the choice did "
         "not use, which needs three domains."

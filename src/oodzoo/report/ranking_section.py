@@ -37,8 +37,8 @@ from oodzoo.report.chart import (
     text_width,
     whisker,
 )
-from oodzoo.tasks import Task
-from oodzoo.tasks.kinds import WORDS, Measure
+from oodzoo.tasks import task_of
+from oodzoo.tasks.task import Measure
 
 # --- the terms of a score -------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ def terms_of(ranking: Ranking) -> list[Term]:
 
 def domain_terms(ranking: Ranking) -> list[Term]:
     """The quantities to show for each model and domain, without those that are not known."""
-    metric, key = WORDS[ranking.task].metric, Task(ranking.task).metric
+    metric, key = task_of(ranking.task).measure, task_of(ranking.task).metric
     title = f"{metric.title} by model and held-out domain"
     # folds have the main metric of any task as `accuracy`
     terms = [TERMS["transfer"], Term("accuracy", metric.title, 1, metric.unit, title, key)]
@@ -127,7 +127,7 @@ MOST_NAMED = 10
 
 def ranking_section(ranking: Ranking) -> Section:
     """The order of the models and the uncertainty of their ranks."""
-    lead = " ".join(filter(None, [_terms_explained(ranking), WORDS[ranking.task].metric.means]))
+    lead = " ".join(filter(None, [_terms_explained(ranking), task_of(ranking.task).measure.means]))
     reasons = dict.fromkeys(ranking.left_out.values())
     groups = [
         f"{listed([model for model, why in ranking.left_out.items() if why == reason])} ({reason})"
@@ -140,7 +140,7 @@ def ranking_section(ranking: Ranking) -> Section:
 
 def ranking_figure(ranking: Ranking) -> Figure:
     """The terms of the score, the expected accuracy and the rank of each model."""
-    first, metric = ranking.rows[0], WORDS[ranking.task].metric
+    first, metric = ranking.rows[0], task_of(ranking.task).measure
     terms = [term for term in terms_of(ranking) if term.name != "score"]
     values = [f"{term.title.lower()} {term.show(getattr(first, term.name))}" for term in terms]
     summary = (
@@ -209,7 +209,7 @@ def _terms_explained(ranking: Ranking) -> str:
 
 
 def _notes(ranking: Ranking) -> str:
-    metric = WORDS[ranking.task].metric
+    metric = task_of(ranking.task).measure
     text = f" The {metric.name} is that of each model alone."
     if any(row.milliseconds is not None for row in ranking.rows):
         text += " Milliseconds are those of a forward pass on one CPU thread, or on the GPU."
@@ -235,11 +235,11 @@ def _notes(ranking: Ranking) -> str:
 
 
 def _legend(ranking: Ranking) -> list[Key]:
-    words = WORDS[ranking.task]
-    text = f"expected {words.metric.name} {where(ranking)}, with the {interval_words(ranking)}"
+    words = task_of(ranking.task)
+    text = f"expected {words.measure.name} {where(ranking)}, with the {interval_words(ranking)}"
     keys = [Key("expected", "circle", text)]
     if ranking.score == "zood":
-        text = f"score: discriminability + stability / (3 × number of {words.outputs})"
+        text = f"score: discriminability + stability / (3 × number of {words.output_nouns})"
         keys.insert(0, Key("score", "line", text))
     if any(row.pareto_optimal for row in ranking.rows):
         keys.append(Key("expected front", "circle", f"ring: {PARETO}"))
@@ -256,7 +256,7 @@ PLACES = {
 
 
 def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:
-    rows, n_models, metric = ranking.rows[:MOST_ROWS], len(ranking), WORDS[ranking.task].metric
+    rows, n_models, metric = ranking.rows[:MOST_ROWS], len(ranking), task_of(ranking.task).measure
     terms, is_zood = terms_of(ranking), ranking.score == "zood"
     height, top = (44.0, 62.0) if size.narrow else (24.0, 66.0)
     bottom = top + height * len(rows)
@@ -307,7 +307,7 @@ def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:
 def _lowest(ranking: Ranking) -> float:
     """Where the scale of the metric starts: 0, or a multiple of ten below a negative value."""
     values = [0.0, *(row.expected_accuracy for row in ranking.rows[:MOST_ROWS])]
-    return percent(values, 0, 1, lowest=WORDS[ranking.task].metric.lowest).low
+    return percent(values, 0, 1, lowest=task_of(ranking.task).measure.lowest).low
 
 
 def _draw_heads(
@@ -409,7 +409,7 @@ def domains_section(ranking: Ranking) -> Section:
 
 def _accuracy_figure(ranking: Ranking) -> Figure:
     """The models on each held-out domain, the hardest domain first."""
-    models, first, metric = len(ranking), ranking.best, WORDS[ranking.task].metric
+    models, first, metric = len(ranking), ranking.best, task_of(ranking.task).measure
     found = {
         fold.domain: {row.model: row.folds[at].accuracy for row in ranking.rows}
         for at, fold in enumerate(ranking.rows[0].folds)

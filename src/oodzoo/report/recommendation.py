@@ -18,7 +18,8 @@ from oodzoo.core.text import count, listed, number, span
 from oodzoo.report.blocks import Block, Change, Changes, Figure, Key, Section
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, mark
 from oodzoo.report.headline import MOST_NAMES
-from oodzoo.tasks.kinds import MEASURES, WORDS
+from oodzoo.tasks import task_of
+from oodzoo.tasks.task import MEASURES
 
 MOST_MODELS = 12
 """Longer lists of the models of pools start folded."""
@@ -30,7 +31,7 @@ def decision_figure(evaluation: Evaluation) -> Figure:
     columns = [
         Column("Test domain", "domain", text=True),
         Column("Chosen", "choice", text=True),
-        Column(WORDS[evaluation.task].metric.heading, evaluation.metric, 1),
+        Column(task_of(evaluation.task).measure.heading, evaluation.metric, 1),
         Column("Models", "models", 0),
         Column("ms / image", "milliseconds"),
         Column("Params, M", "parameters_million", 2),
@@ -155,7 +156,7 @@ def _choices(evaluation: Evaluation) -> str:
 
 def _promise(evaluation: Evaluation) -> str:
     average = number(evaluation.recommended.average, 1)
-    expected = f"{WORDS[evaluation.task].metric.name} to expect is the measured {average} %."
+    expected = f"{task_of(evaluation.task).measure.name} to expect is the measured {average} %."
     return f"Estimates only compare the ways; the {expected}"
 
 
@@ -268,7 +269,7 @@ def advice_section(evaluation: Evaluation) -> Section | None:
         blocks.append(learning_curve_figure(evaluation.learning_curve))
     if not blocks:
         return None
-    metric = WORDS[evaluation.task].metric.name
+    metric = task_of(evaluation.task).measure.name
     lead = f"Points of {metric} that were gained or lost on held-out domains. "
     lead += "Run the commands in the folder of this report, with your own files for capitals."
     return Section("changes", "What would change this", lead, blocks, short="Changes")

@@ -23,7 +23,7 @@ from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.testbed.bed import TestBed
 from oodzoo.store.format import RUN, sealed, unsealed
 from oodzoo.store.leaks.similar import NearDuplicates
-from oodzoo.tasks import Kind, Task
+from oodzoo.tasks import Kind, task_of
 
 SCHEMA = 5
 NAME = RUN
@@ -97,7 +97,7 @@ class DataSummary:
 
     def __repr__(self) -> str:
         size = f"{count(self.images, 'image')}, {count(len(self.domains), 'domain')}"
-        outputs = Task(self.task, () if self.task == "classification" else self.classes)
+        outputs = task_of(self.task, self.classes)
         return (
             f"DataSummary({short_name(self.path)!r}: {size}, "
             f"{outputs.count_outputs(len(self.classes))})"
@@ -245,7 +245,7 @@ class Run:
             elif part is not None:
                 document[name] = msgspec.to_builtins(part)
         if self.data is not None:
-            document["task"], document["metric"] = self.data.task, Task(self.data.task).metric
+            document["task"], document["metric"] = self.data.task, task_of(self.data.task).metric
         if self.evaluation is not None:
             document["recommended"] = self.evaluation.recommended.to_dict()
         return document

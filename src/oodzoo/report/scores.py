@@ -13,7 +13,7 @@ from oodzoo.core.text import count, listed, number, significant, span
 from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
 from oodzoo.report.blocks import Figure, Section
 from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, percent
-from oodzoo.tasks.kinds import WORDS
+from oodzoo.tasks import task_of
 
 
 def scores_section(bed: TestBed) -> Section:
@@ -170,15 +170,15 @@ PANELS = 6
 
 def selection_section(selection: SelectionSummary) -> Section:
     """Features kept of each model, why these, and for which classes."""
-    words = WORDS[selection.task]
+    words = task_of(selection.task)
     lead = (
         f"Of the {number(selection.n_features)} concatenated features, "
         f"{number(selection.n_selected)} ({number(100 * selection.ratio, 1)} %) are kept: those "
     )
     if selection.method == "paper":
         lead += (
-            f"that are informative about at least one {words.output}. A feature has an inclusion "
-            f"probability for each {words.output}; the highest one is shown."
+            f"that are informative about at least one {words.output_noun}. A feature has an "
+            f"inclusion probability for each {words.output_noun}; the highest one is shown."
         )
     else:
         lead += (
@@ -243,7 +243,7 @@ def _kept_chart(models: Sequence[ModelSelection], description: str) -> Chart:
 
 def _numbers(selection: SelectionSummary) -> Figure:
     """The numbers of features that were compared."""
-    quality = WORDS[selection.task].quality
+    quality = task_of(selection.task).quality_measure
     columns = [
         Column("Features kept", "n_selected", 0),
         Column(quality.heading, re.sub("[- ]", "_", quality.name), quality.digits),
@@ -331,13 +331,13 @@ def _histogram(selection: ModelSelection, words: _Words) -> Drawing:
 
 
 def _classes(selection: SelectionSummary) -> Figure:
-    words = WORDS[selection.task]
-    text = f"A feature may be kept for several {words.outputs}."
+    words = task_of(selection.task)
+    text = f"A feature may be kept for several {words.output_nouns}."
     if selection.method != "paper":
-        text = f"Each feature counts for the {words.output} that it contributes most to."
+        text = f"Each feature counts for the {words.output_noun} that it contributes most to."
     models = [each.model for each in selection.per_model if each.n_selected]
     columns = [
-        Column(words.output.capitalize(), words.output, text=True),
+        Column(words.output_noun.capitalize(), words.output_noun, text=True),
         Column("Kept", "n_selected", 0),
     ]
     columns += [Column(model, model, 0) for model in models]
@@ -345,10 +345,10 @@ def _classes(selection: SelectionSummary) -> Figure:
         [label, each.n_selected, *(each.per_model[model] for model in models)]
         for label, each in selection.per_class.items()
     ]
-    title = f"Features kept per {words.output}"
+    title = f"Features kept per {words.output_noun}"
     return Figure(
         title=title,
         text=text,
-        table=Table(f"features-by-{words.output}", title, columns, rows),
+        table=Table(f"features-by-{words.output_noun}", title, columns, rows),
         folded=len(rows) > 12 or len(models) > PANELS,
     )

@@ -57,7 +57,7 @@ from oodzoo.store.table import (
     read_table,
     table_file,
 )
-from oodzoo.tasks import Task
+from oodzoo.tasks import AnyTask
 
 Array = NDArray[Any]
 
@@ -160,9 +160,9 @@ class FeatureStore:
         self.domains = tuple(domain.name for domain in self.table.labelled)
         self.unlabelled = tuple(domain.name for domain in self.table.unlabelled)
         labels = [self._domains[name].labels or [] for name in self.domains]
-        self.task: Task = self.table.task
+        self.task: AnyTask = self.table.task
         classes = tuple(sorted({label for column in labels for label in column}))
-        self.classes = classes if self.task.is_classification else self.task.outputs
+        self.classes = classes if self.task.one_class else self.task.outputs
         self._coverages = Coverages()
         self._known_places: dict[tuple[int, str], Places] = {}
         self._digests: dict[str, str] = {}
@@ -304,7 +304,7 @@ class FeatureStore:
         (rows, outputs).
         """
         labels = self.label_texts(domain)
-        if not self.task.is_classification:
+        if not self.task.one_class:
             try:
                 return self.task.decode(labels)
             except (ValueError, TypeError, RecursionError) as error:

@@ -203,7 +203,7 @@ def _dataset(
 def _known_kind(path: Path) -> Kind | None:
     """The kind of task of a store with other labels than classes."""
     _, table = newest_table(path, read_manifest(path), lost=True)
-    return None if table is None or table.task.is_classification else table.task.kind
+    return None if table is None or table.task.one_class else table.task.kind
 
 
 def _complete_models(writer: StoreWriter) -> list[str]:
@@ -283,7 +283,7 @@ def _changes(old: SampleTable, new: SampleTable) -> Changes:
         counts["moved"] += was_sample[:2] != is_sample[:2]
         counts["relabelled"] += was_sample.label != is_sample.label
         counts["regrouped"] += was_sample.group != is_sample.group
-    classes = old.task.is_classification and new.task.is_classification
+    classes = old.task.one_class and new.task.one_class
     return Changes(
         added=counts["added"],
         removed=counts["removed"],

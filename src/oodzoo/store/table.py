@@ -37,7 +37,7 @@ from oodzoo.store.format import (
     require_no_links,
 )
 from oodzoo.store.mirror import is_missing, write_new
-from oodzoo.tasks import CLASSIFICATION, Task
+from oodzoo.tasks import CLASSIFICATION, AnyTask
 
 if TYPE_CHECKING:  # a store is read without decoding images
     from oodzoo.data.dataset import ImageDomains
@@ -106,11 +106,11 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
 
     domains: list[TableDomain]
     proposed: str | None = None
-    task: Task = CLASSIFICATION
+    task: AnyTask = CLASSIFICATION
 
     def __post_init__(self) -> None:
         n, different = len(self.task.outputs), len(set(self.task.outputs))
-        if self.task.is_classification != (n == 0) or different < n:
+        if self.task.one_class != (n == 0) or different < n:
             raise ValueError(f"the task {self.task.kind} has the outputs {self.task.outputs}")
 
     @classmethod

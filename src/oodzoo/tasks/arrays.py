@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,9 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.tasks.kinds import CLASSIFICATION, Kind, Task, require_kind
+from oodzoo.tasks.multilabel import SEPARATORS, Multilabel, json_lists
+from oodzoo.tasks.registry import TASKS
+from oodzoo.tasks.task import Kind, Labels, require_kind
 
 MANY_VALUES = 20
 """Classes that are numbers are seldom more than this."""
@@ -57,10 +58,6 @@ def kind_of_numbers(values: NDArray[Any], name: str) -> Kind:
     )
 
 
-SEPARATORS = ("|", ";", ",")
-"""What separates the labels of a sample, the first one that occurs."""
-
-
 def kind_of_texts(texts: Sequence[str], name: str) -> Kind:
     """Return the kind of task of a column of text.
 
@@ -77,7 +74,7 @@ def kind_of_texts(texts: Sequence[str], name: str) -> Kind:
     numbers = _numbers(texts)
     if numbers is not None:
         return kind_of_numbers(numbers, name)
-    if _json_lists(texts) is not None:
+    if json_lists(texts) is not None:
         return "multilabel"
     different = set(texts)
     for separator in SEPARATORS[:2]:
@@ -92,61 +89,8 @@ def kind_of_texts(texts: Sequence[str], name: str) -> Kind:
     return "classification"
 
 
-def read_numbers(texts: Sequence[str], name: str) -> NDArray[np.float64]:
-    """Read a column of numbers; reject other text, and missing values."""
-    values = np.empty(len(texts))
-    for row, text in enumerate(texts):
-        try:
-            values[row] = float(text)
-        except ValueError as error:
-            reason = "has no value" if not text.strip() else f"has {text!r}, which is not a number,"
-            raise InputError(
-                f"{name} {reason} in row {row}; correct it, or leave the sample out"
-            ) from error
-        if not np.isfinite(values[row]):
-            raise InputError(
-                f"{name} has no finite value in row {row} ({text!r}); correct it, or leave the "
-                "sample out"
-            )
-    return values
-
-
-def split_labels(texts: Sequence[str], separator: str | None = None) -> list[list[str]]:
-    """Split text such as "cat|dog" into labels; empty text is a sample without labels.
-
-    The separator is by default the first of "|", ";" and "," that occurs in any text. Without a
-    given one, JSON lists of strings are read as such if all texts are.
-
-    Examples
-    --------
-    >>> split_labels(["cat|dog", "dog", ""])
-    [['cat', 'dog'], ['dog'], []]
-    """
-    if separator is None:
-        if (lists := _json_lists(texts)) is not None:
-            return lists
-        separator = next((s for s in SEPARATORS if any(s in text for text in texts)), "|")
-    return [[p.strip() for p in text.split(separator) if p.strip()] for text in texts]
-
-
 def _parts(text: str, separator: str) -> set[str]:
     return {part.strip() for part in text.split(separator)}
-
-
-def _json_lists(texts: Sequence[str]) -> list[list[str]] | None:
-    """The labels in JSON, if all texts that are not empty are lists of strings."""
-    if not any(text.strip() for text in texts):
-        return None
-    rows = []
-    for text in texts:
-        try:
-            row = json.loads(text) if text.strip() else []
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(row, list) or not all(isinstance(label, str) for label in row):
-            return None
-        rows.append(row)
-    return rows
 
 
 def _numbers(texts: Sequence[str]) -> NDArray[np.float64] | None:
@@ -156,27 +100,6 @@ def _numbers(texts: Sequence[str]) -> NDArray[np.float64] | None:
     except ValueError:
         return None
     return values if len(values) and np.isfinite(values).all() else None
-
-
-SIZES = (1e-100, 1e100)
-"""Sizes of numbers to predict."""
-
-
-class Labels(NamedTuple):
-    """Labels of n samples.
-
-    Attributes
-    ----------
-    task : Task
-    classes : tuple
-        The classes, sorted, or the names of the outputs.
-    values : array
-        Positions in `classes` (n,), or numbers (n, C), or zeros and ones (n, C).
-    """
-
-    task: Task
-    classes: tuple[Any, ...]
-    values: NDArray[Any]
 
 
 def as_labels(y: Any, task: str | None = None, name: str = "y") -> Labels:
@@ -207,7 +130,7 @@ def as_labels(y: Any, task: str | None = None, name: str = "y") -> Labels:
     if lists is not None:
         if kind not in (None, "multilabel"):
             raise InputError(f"{name} has a list of labels for each sample, which is not {kind}")
-        return _multilabel(lists, name)
+        return Multilabel.of_lists(lists, name)
     _require_one_kind(y, name)
     try:
         array = to_numpy(y)
@@ -226,34 +149,6 @@ def as_labels(y: Any, task: str | None = None, name: str = "y") -> Labels:
     return _matrix(array, kind, _names(y, array.shape[1]), name)
 
 
-def require_variation(labels: Labels, name: str = "y") -> None:
-    """Reject labels from which nothing can be learned: all the same."""
-    task, classes, values = labels
-    n = count(len(values), "sample")
-    if not len(values):
-        return
-    if task.is_classification:
-        if (values == values[0]).all():
-            raise InputError(
-                f"all labels are of one class, {classes[values[0]]!r} ({n}); at least two classes "
-                "are needed"
-            )
-        return
-    constant = (values == values[0]).all(axis=0)
-    if task.kind == "multilabel":
-        if constant.all():
-            raise InputError(
-                f"{name} has the same labels in all {n}; nothing can be learned from them"
-            )
-        return
-    for column in np.flatnonzero(constant).tolist():
-        which = f" ({classes[column]!r})" if len(classes) > 1 else ""
-        raise InputError(
-            f"{name}{which} is constant: {values[0, column]:g} in all {n}; nothing can be learned "
-            "from it"
-        )
-
-
 def _column(
     array: NDArray[Any], kind: Kind | None, names: tuple[str, ...] | None, name: str
 ) -> Labels:
@@ -261,30 +156,13 @@ def _column(
     if text and kind != "classification":
         array = array.astype(str)  # bytes, too
     if kind is None:
-        if text:
-            # Numbers as text are classes in Python: an array of numbers says what it is.
-            kind = "classification"
-            if any("|" in value or ";" in value for value in set(array.tolist())):
-                kind = kind_of_texts(array.tolist(), name)
-        elif array.dtype.kind == "b":
-            kind = "classification"
-        else:
+        kind = "classification"
+        # Numbers as text are classes in Python: an array of numbers says what it is.
+        if text and any("|" in value or ";" in value for value in set(array.tolist())):
+            kind = kind_of_texts(array.tolist(), name)
+        elif array.dtype.kind in "iuf":
             kind = kind_of_numbers(array, name)
-    if kind == "regression":
-        numbers = read_numbers(array.tolist(), name) if text else array.astype(np.float64)
-        _require_size(numbers, name)
-        return Labels(Task(kind, names or (name,)), names or (name,), numbers[:, None])
-    if kind == "multilabel":
-        if not text:
-            raise InputError(
-                f"{name} has one number per sample, got {array[0].item()!r}; for several labels "
-                "give a matrix of zeros and ones, or a list of labels for each sample"
-            )
-        return _multilabel(split_labels(array.tolist()), name)
-    if array.dtype.kind == "f" and (array == np.round(array)).all():
-        array = array.astype(np.int64)
-    classes, codes = np.unique(array, return_inverse=True)
-    return Labels(CLASSIFICATION, tuple(classes.tolist()), codes.astype(np.int64))
+    return TASKS[kind].of_column(array, names, name)
 
 
 def _matrix(
@@ -303,51 +181,11 @@ def _matrix(
             "classes or labels; say which with --task (task= in Python): classification or "
             "multilabel"
         )
-    if kind is None:
-        kind = "multilabel" if binary else "regression"
-    if kind == "regression":
-        outputs = names or tuple(f"{name}{column}" for column in range(values.shape[1]))
-        _require_size(values, name)
-        return Labels(Task(kind, outputs), outputs, values)
-    if not binary:
+    task = TASKS[kind or ("multilabel" if binary else "regression")]
+    if task.has_probabilities and not binary:
         wrong = values[~np.isin(values, (0.0, 1.0))][0]
         raise InputError(f"{name} must be zeros and ones for the task {kind}, got {wrong:g}")
-    if kind == "multilabel":
-        outputs = names or tuple(str(column) for column in range(values.shape[1]))
-        return Labels(Task(kind, outputs), outputs, values)
-    wrong_rows = np.flatnonzero(values.sum(axis=1) != 1)
-    if len(wrong_rows):
-        raise InputError(
-            f"{name} must have exactly one 1 in each row for the task classification, row "
-            f"{wrong_rows[0]} has {values[wrong_rows[0]].sum():g}"
-        )
-    codes = values.argmax(axis=1)
-    present, positions = np.unique(codes, return_inverse=True)
-    given: Sequence[Any] = names or range(values.shape[1])
-    return Labels(
-        CLASSIFICATION, tuple(given[at] for at in present.tolist()), positions.astype(np.int64)
-    )
-
-
-def _multilabel(lists: Sequence[Sequence[str]], name: str) -> Labels:
-    outputs = tuple(sorted({label for labels in lists for label in labels}))
-    if not outputs:
-        raise InputError(f"{name} has no label for any of {count(len(lists), 'sample')}")
-    columns = {label: column for column, label in enumerate(outputs)}
-    values = np.zeros((len(lists), len(outputs)))
-    for row, labels in enumerate(lists):
-        values[row, [columns[label] for label in labels]] = 1
-    return Labels(Task("multilabel", outputs), outputs, values)
-
-
-def _require_size(values: NDArray[np.float64], name: str) -> None:
-    """Reject numbers whose squares float64 cannot represent."""
-    largest = float(np.abs(values).max(initial=0))
-    if largest and not SIZES[0] <= largest <= SIZES[1]:
-        raise InputError(
-            f"{name} has the number {largest:.3g}; rescale it, the largest must be between "
-            f"{SIZES[0]:g} and {SIZES[1]:g}"
-        )
+    return task.of_matrix(values, names, name)
 
 
 def _lists(y: Any, name: str) -> list[list[str]] | None:

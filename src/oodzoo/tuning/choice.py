@@ -9,8 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.linear.heads.outputs import outputs_of
-from oodzoo.tasks import Kind
+from oodzoo.tasks import Task
 
 MIXINGS = (0.25, 0.5, 0.75, 1.0)
 
@@ -69,7 +68,7 @@ class Choice:
 def choose(
     outputs: Mapping[float, Mapping[str, NDArray[Any]]],
     labels: Mapping[str, NDArray[Any]],
-    kind: Kind,
+    task: Task,
 ) -> Choice:
     """Choose a learning rate and a candidate; all domains weigh alike.
 
@@ -77,16 +76,16 @@ def choose(
     ----------
     outputs : dict
         For each learning rate and domain, the outputs (candidates, n, C) of the head, see
-        :mod:`oodzoo.linear.heads.outputs`.
+        :class:`oodzoo.tasks.Task`.
     labels : dict
         For each domain, (n,) or (n, C).
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
     """
-    quality = {rate: _quality(kind, found, labels) for rate, found in outputs.items()}
+    quality = {rate: _quality(task, found, labels) for rate, found in outputs.items()}
     rate = max(quality, key=lambda each: float(quality[each].max()))
     metrics = {
         str_of(candidate): {
-            domain: 100 * metric(kind, outputs[rate][domain][at], here)
+            domain: 100 * task.score(outputs[rate][domain][at], here)
             for domain, here in labels.items()
         }
         for at, candidate in enumerate(CANDIDATES)
@@ -96,21 +95,16 @@ def choose(
 
 
 def _quality(
-    kind: Kind, outputs: Mapping[str, NDArray[Any]], labels: Mapping[str, NDArray[Any]]
+    task: Task, outputs: Mapping[str, NDArray[Any]], labels: Mapping[str, NDArray[Any]]
 ) -> NDArray[np.float64]:
     """Mean quality of each candidate; -inf after training that has diverged."""
-    numbers = (lambda array: ~np.isnan(array)) if kind == "classification" else np.isfinite
+    numbers = (lambda array: ~np.isnan(array)) if task.one_class else np.isfinite
     usable = np.all([numbers(outputs[domain]).all(axis=(1, 2)) for domain in labels], axis=0)
     found = np.full(len(usable), -np.inf)
     if usable.any():
         here = [outputs[domain][usable] for domain in labels]
-        found[usable] = outputs_of(kind).quality(here, list(labels.values())).mean(axis=0)
+        found[usable] = task.quality(here, list(labels.values())).mean(axis=0)
     return found
-
-
-def metric(kind: Kind, outputs: NDArray[Any], labels: NDArray[Any]) -> float:
-    """The main metric of outputs (n, C), as a fraction."""
-    return float(outputs_of(kind).contributions(outputs, labels).mean())
 
 
 def str_of(candidate: Candidate) -> str:

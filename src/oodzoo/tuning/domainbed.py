@@ -284,8 +284,10 @@ class ErmTuner(ModelTuner):
 
 
 def _check(problem: Problem) -> None:
-    if problem.kind != "classification":
-        raise InputError(f"DomainBed's protocol is for classes, and the data are {problem.kind}")
+    if not problem.task.one_class:
+        raise InputError(
+            f"DomainBed's protocol is for classes, and the data are {problem.task.kind}"
+        )
     if len(problem.domains) < 2:
         raise InputError(
             "DomainBed's protocol needs at least two domains, got "

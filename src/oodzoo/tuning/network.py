@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.tasks import Kind
+from oodzoo.tasks import CLASSIFICATION, Task
 from oodzoo.zoo.model import Module, Trainable
 from oodzoo.zoo.torch_model import torch_device
 
@@ -119,15 +119,15 @@ class Network:
             for name, value in weights.items():
                 parameters[name].copy_(value)
 
-    def head(self, kind: Kind = "classification") -> LinearHead:
+    def head(self, task: Task = CLASSIFICATION) -> LinearHead:
         """The head as it is now."""
         weight, bias = (
             each.detach().double().cpu().numpy()
             for each in (self.parts["head"].weight, self.parts["head"].bias)
         )
-        if kind == "classification":
+        if task.one_class:
             bias[bias < _LOWEST / 2] = -np.inf
-        return LinearHead(weight, bias, C=1.0, kind=kind)
+        return LinearHead(weight, bias, C=1.0, task=task)
 
 
 def head_weights(head: LinearHead) -> Weights:
@@ -141,15 +141,13 @@ def head_weights(head: LinearHead) -> Weights:
     }
 
 
-def loss(kind: Kind, outputs: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
+def loss(task: Task, outputs: Tensor, labels: Tensor, scale: Tensor | None = None) -> Tensor:
     """Mean loss: cross entropy, that of each label, or the squared error relative to the scale."""
     from torch.nn import functional
 
-    if kind == "classification":
-        return functional.cross_entropy(outputs, labels)
-    if kind == "multilabel":
-        return functional.binary_cross_entropy_with_logits(outputs, labels)
-    return functional.mse_loss(outputs / scale, labels / scale)
+    if scale is not None:
+        outputs, labels = outputs / scale, labels / scale
+    return getattr(functional, task.loss)(outputs, labels)
 
 
 def import_torch() -> Any:

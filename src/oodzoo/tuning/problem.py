@@ -17,7 +17,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import json_bytes
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.linear.heads.domainbed.protocol import split
-from oodzoo.tasks import Kind
+from oodzoo.tasks import Task
 from oodzoo.tuning.images import TrainingImages
 from oodzoo.zoo.preprocessing import Geometry
 
@@ -42,7 +42,7 @@ class Problem:
         Names of the domains.
     groups : sequence of str or None
         Group of each image, None for an image without one.
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
     n_outputs : int
         Number of classes, numbers or labels.
     fingerprint : str
@@ -54,7 +54,7 @@ class Problem:
     numbers: NDArray[np.int64]
     domains: tuple[str, ...]
     groups: Sequence[str | None]
-    kind: Kind
+    task: Task
     n_outputs: int
     fingerprint: str
 
@@ -94,7 +94,7 @@ def opened(data: ImageDomains, geometry: Geometry) -> Iterator[Problem]:
     """Open the images of a data set, for a network with this geometry."""
     classes = {name: number for number, name in enumerate(data.classes)}
     texts = [sample.label for sample in data.samples]
-    if data.task.is_classification:
+    if data.task.one_class:
         labels: NDArray[Any] = np.array([classes[text] for text in texts], np.int64)
     else:
         labels = data.task.decode(texts)
@@ -108,7 +108,7 @@ def opened(data: ImageDomains, geometry: Geometry) -> Iterator[Problem]:
             numbers=np.array([positions[sample.domain] for sample in data.samples], np.int64),
             domains=data.domains,
             groups=groups,
-            kind=data.task.kind,
+            task=data.task,
             n_outputs=len(data.classes),
             fingerprint=hashlib.sha256(json_bytes(identity)).hexdigest(),
         )

@@ -167,7 +167,7 @@ class Runs(FinishedRuns[Key, Run]):
         )
         groups = [self._problem.groups[row] for row in together]
         problem = self._problem
-        found = fit_head_of(problem.kind, samples, problem.n_outputs, groups=groups)
+        found = fit_head_of(problem.task, samples, problem.n_outputs, groups=groups)
         self.network.load(head_weights(found))
         ends = {"start": self.network.weights()}
         if self._settings.start == "random":
@@ -200,7 +200,7 @@ class Runs(FinishedRuns[Key, Run]):
         """Outputs of all candidates for some images of each domain."""
         images = {domain: rows(domain) for domain in domains}
         found: dict[str, list[NDArray[Any]]] = {domain: [] for domain in images}
-        classes = self._problem.kind == "classification"
+        classes = self._problem.task.one_class
         function = self.network.log_probabilities if classes else self.network.outputs
         for candidate in CANDIDATES:
             self.network.load(_weights_of(ends, candidate))

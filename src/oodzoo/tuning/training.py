@@ -200,16 +200,16 @@ class Training:
         self._problem = problem
         self._training = training
         self._held_out = held_out
-        if problem.kind == "classification":  # a class that is not learnt has an infinite loss
+        if problem.task.one_class:  # a class that is not learnt has an infinite loss
             learnt = np.unique(problem.labels[np.concatenate(training)])
             self._held_out = held_out[np.isin(problem.labels[held_out], learnt)]
         self._settings = settings
         self._rate = learning_rate
         labels = torch.from_numpy(problem.labels)
-        labels = labels if problem.kind == "classification" else labels.float()
+        labels = labels if problem.task.one_class else labels.float()
         self._labels = labels.to(network.device)  # some devices have no float64
         self._scale: Any = None
-        if problem.kind == "regression":
+        if not problem.task.has_probabilities:
             std = problem.labels[np.concatenate(training)].std(axis=0)
             scale = np.where(std > 0, std, 1).astype(np.float32)
             self._scale = torch.from_numpy(scale).to(network.device)
@@ -330,7 +330,7 @@ class Training:
             with self._autocast():
                 outputs = self.network.outputs(part)
             here = labels[top : top + self._images_per_pass]
-            value = loss(self._problem.kind, outputs, here, self._scale)
+            value = loss(self._problem.task, outputs, here, self._scale)
             value = value * (len(part) / len(batch))
             value.backward()
             total = total + value.detach()
@@ -377,7 +377,7 @@ class Training:
                 with self._autocast():
                     outputs = self.network.outputs(batch)
                 here = self._labels[rows]
-                value = loss(self._problem.kind, outputs, here, self._scale)
+                value = loss(self._problem.task, outputs, here, self._scale)
                 total = total + value * (len(rows) / len(self._held_out))
         return float(total)
 

@@ -172,7 +172,7 @@ class Tuner(ModelTuner):
         judged = self._judged((), keep_weights=True)
         choice, network = judged.choice, self._network
         self._runs.load((frozenset(), choice.learning_rate), choice.candidate, self._events)
-        head = network.head(self.problem.kind)
+        head = network.head(self.problem.task)
         network.trainable.module.to("cpu")
         return Tuned(**vars(judged), trainable=network.trainable, head=head)
 
@@ -210,7 +210,7 @@ class Tuner(ModelTuner):
         for key in keys:
             self._run(key, keep_weights and not self._by_domain)
         found, labels = self._chosen_on(left_out)
-        choice = choose(found, labels, self.problem.kind)
+        choice = choose(found, labels, self.problem.task)
         final = frozenset(left_out), choice.learning_rate
         run = self._run(final, keep_weights)
         at = CANDIDATES.index(choice.candidate)

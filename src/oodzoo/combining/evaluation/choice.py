@@ -88,7 +88,7 @@ def fast_trainer(trials: int) -> Trainer:
 
     def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
         samples = columns.samples(view.source, view.source.domains)
-        kind, n_outputs = view.source.task.kind, len(view.source.classes)
+        task, n_outputs = view.source.task, len(view.source.classes)
         every, groups = np.arange(view.n_test), view.groups()
         heads = []
         for trial in range(trials):
@@ -97,7 +97,7 @@ def fast_trainer(trials: int) -> Trainer:
                 rows = _inside(samples, view, trial)
                 part = Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
                 some = [groups[row] for row in rows.tolist()]
-            heads.append(TrainedHead(fit_head_of(kind, part, n_outputs, groups=some), every))
+            heads.append(TrainedHead(fit_head_of(task, part, n_outputs, groups=some), every))
         return heads
 
     return train

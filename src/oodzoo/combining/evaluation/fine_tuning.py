@@ -39,7 +39,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.config import find_spec
 from oodzoo.extraction.source import Arrays, FeatureSource, StoreSource
 from oodzoo.store.format import CACHE, require_no_links
-from oodzoo.tuning.choice import metric, str_of
+from oodzoo.tuning.choice import str_of
 from oodzoo.tuning.problem import TuneSettings, opened
 from oodzoo.tuning.tuner import Tuner
 from oodzoo.zoo import ModelSpec, load_model
@@ -134,7 +134,7 @@ def _kept(
         facts = TunedFacts(
             choice=str_of(judged.choice.candidate),
             learning_rate=judged.choice.learning_rate,
-            linear_head=100 * metric(source.task.kind, head, source.labels(test)),
+            linear_head=100 * source.task.score(head, source.labels(test)),
             seconds=judged.seconds,
             device=tuner().device,
         )
@@ -159,7 +159,7 @@ def _in_store(
     Classes that the training domains lack are never predicted, as in all rows of an evaluation.
     """
     here = outputs[images.rows[test]].astype(np.float64)
-    if not source.task.is_classification:
+    if not source.task.one_class:
         return here
     training = source.only([domain for domain in source.domains if domain != test])
     columns = [images.data.classes.index(str(label)) for label in training.classes]
@@ -329,7 +329,7 @@ def find_images(source: StoreSource, data: Any) -> StoredImages:
             f"{found.name!r} has labels for {found.task.kind!r}, but the store for {kind!r}"
         )
     names = [str(name) for name in source.classes]
-    if not source.task.is_classification and names != list(found.classes):
+    if not source.task.one_class and names != list(found.classes):
         raise InputError(
             f"{found.name!r} has the outputs {', '.join(found.classes)}, but the store "
             f"{', '.join(names)}"
@@ -432,5 +432,5 @@ def with_fine_tuned(
 
 
 def _gain_over_head(source: FeatureSource, test: str, fold: TunedFold) -> float:
-    tuned = 100 * metric(source.task.kind, fold.outputs, source.labels(test))
+    tuned = 100 * source.task.score(fold.outputs, source.labels(test))
     return tuned - fold.facts.linear_head

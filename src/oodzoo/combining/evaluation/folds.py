@@ -21,7 +21,7 @@ from oodzoo.combining.evaluation.choice import (
     fast_trainer,
 )
 from oodzoo.combining.evaluation.result import Evaluation
-from oodzoo.combining.evaluation.rows import MEASURES, Aggregation, Cell, Row, mean_of
+from oodzoo.combining.evaluation.rows import Aggregation, Cell, Row, mean_of
 from oodzoo.combining.evaluation.scoring import cell_by
 from oodzoo.combining.verdict import Recommended
 from oodzoo.core.errors import InputError
@@ -36,7 +36,7 @@ from oodzoo.ranking.constraints import TOP_K
 from oodzoo.ranking.intervals import new_domain_interval
 from oodzoo.ranking.ranker import require_score_of_task
 from oodzoo.tasks import Task
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
+from oodzoo.tasks.classification import ClassDiagnosis
 
 _MIN_SPLIT_SAMPLES = 5
 """Fewest samples of a domain that can be split into 80 % and 20 %."""
@@ -124,7 +124,7 @@ def require_usable(source: FeatureSource, *, with_splits: bool) -> None:
 
 def _require_variation_without(source: FeatureSource, test: str) -> None:
     training = source.only([domain for domain in source.domains if domain != test])
-    if source.task.is_classification:
+    if source.task.one_class:
         if len(training.classes) < 2:
             raise InputError(
                 f"the domains other than {test!r} have only the class {training.classes[0]!r}; a "
@@ -133,12 +133,12 @@ def _require_variation_without(source: FeatureSource, test: str) -> None:
         return
     labels = np.concatenate([training.labels(domain) for domain in training.domains])
     constant = (labels == labels[0]).all(axis=0)
-    if source.task.kind == "multilabel" and constant.all():
+    if source.task.has_probabilities and constant.all():
         raise InputError(
             f"the samples of the domains other than {test!r} all have the same labels; nothing can "
             "be learned from them"
         )
-    if source.task.kind == "regression" and constant.any():
+    if not source.task.has_probabilities and constant.any():
         at = int(np.argmax(constant))
         raise InputError(
             f"{source.classes[at]!r} is constant, {labels[0, at]:g}, in the domains other than "
@@ -263,10 +263,9 @@ def kept_fold(
     }
     found = document["diagnosis"]
     diagnosis = None if found is None else ClassDiagnosis.from_dict(found)
-    kind = MEASURES[source.task.kind]
     cells = {}
     for name, cell in document["cells"].items():
-        measures = tuple(kind(*each) for each in cell["measures"])
+        measures = tuple(source.task.measures(*each) for each in cell["measures"])
         cells[name] = Cell(**cell | {"measures": measures, "models": tuple(cell["models"])})
     read = {"cells": cells, "diagnosis": diagnosis, "estimates": estimates}
     return Fold(**document | read)
@@ -362,8 +361,7 @@ def interval_of(source: FeatureSource, cells: Mapping[str, Cell]) -> tuple[float
     values = np.array([cell.accuracy for cell in cells.values()])
     variances = [_variance(cell, len(source.labels(test))) for test, cell in cells.items()]
     low, high = new_domain_interval(values, np.array(variances))
-    lowest = -np.inf if source.task.kind == "regression" else 0.0
-    return max(lowest, low), min(100.0, high)
+    return max(source.task.lowest, low), min(100.0, high)
 
 
 def _variance(cell: Cell, n: int) -> float:
@@ -375,12 +373,12 @@ def _variance(cell: Cell, n: int) -> float:
 
 def _unseen(source: FeatureSource) -> dict[str, tuple[str, ...]]:
     """The classes or labels that occur in one domain only, by domain."""
-    if source.task.kind == "regression":
+    if not source.task.has_probabilities:
         return {}
 
     def present(domain: str) -> NDArray[np.int64]:
         labels = source.labels(domain)
-        if source.task.is_classification:
+        if source.task.one_class:
             return np.unique(labels)
         return np.flatnonzero(labels.any(axis=0))
 

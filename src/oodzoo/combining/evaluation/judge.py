@@ -224,7 +224,7 @@ class Judge:
         source, settings = self._source, self._settings
         costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
         inputs = [msgspec.to_builtins(settings), costs, groups_of(source, source.domains)]
-        if source.task.is_classification:  # the diagnosis names images, which may have moved
+        if source.task.one_class:  # the diagnosis names images, which may have moved
             paths = "\n".join(sample_paths(source, test))
             inputs.append(hashlib.sha256(paths.encode()).hexdigest())
         else:

@@ -29,9 +29,7 @@ from oodzoo.combining.statements import NOISE, is_enough
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.samples import group_numbers
-from oodzoo.tasks.kinds import strata
 
 SHARES = (1 / 8, 1 / 4, 1 / 2)
 """Shares of the training images, besides all of them."""
@@ -195,15 +193,15 @@ def metrics_of(source: FeatureSource, part: Part, *, device: str | None = None) 
 
 
 def _metrics(source: FeatureSource, part: Part, device: str | None) -> list[float]:
-    kind = source.task.kind
+    task = source.task
     samples = Columns.all_of(source, [part.model]).samples(source, source.domains)
     kept, groups = _kept(source, part.share, part.draw), groups_of(source, source.domains)
     tests = [source.domains.index(test) for test in part.tests]
-    splits = [split_without(kind, samples, groups, test, kept) for test in tests]
-    found = PATHS[kind].predict(samples, len(source.classes), splits, device=device)
+    splits = [split_without(task, samples, groups, test, kept) for test in tests]
+    found = PATHS[task.link].predict(samples, len(source.classes), splits, device=device)
     metrics = []
     for test, split, outputs in zip(tests, splits, found, strict=True):
-        setting = ByDomain.of(samples, split, outputs).best_setting(kind)
+        setting = ByDomain.of(samples, split, outputs).best_setting(task)
         rows = samples.domains == test
         predicted = outputs.rest[setting][rows[~split.training]]
         metrics.append(percent(source, predicted, samples.labels[rows]))
@@ -220,7 +218,7 @@ def metric_of_all(source: FeatureSource, heads: Heads, test: str, model: str) ->
 
 def percent(source: FeatureSource, outputs: NDArray[Any], labels: NDArray[Any]) -> float:
     """Main metric in percent of the outputs (n, C) of a head."""
-    return 100 * float(outputs_of(source.task.kind).contributions(outputs, labels).mean())
+    return 100 * source.task.score(outputs, labels)
 
 
 def _kept(source: FeatureSource, share: float, draw: int) -> NDArray[np.bool_]:
@@ -243,7 +241,7 @@ def places(source: FeatureSource, domain: str, draw: int) -> NDArray[np.float64]
     if draw % 2:
         order = -order
     found = np.empty(len(labels))
-    kinds = strata(source.task.kind, labels)
+    kinds = source.task.strata(labels)
     for stratum in np.unique(kinds):
         rows = np.flatnonzero(kinds == stratum)
         rows = rows[np.argsort(order[rows], kind="stable")]
@@ -258,7 +256,7 @@ def _images(source: FeatureSource, share: float) -> float:
     for test in source.domains:
         others = [domain for domain in source.domains if domain != test]
         n = sum(sizes[domain] for domain in others)
-        n_classes = len(source.only(others).classes) if source.task.is_classification else 1
+        n_classes = len(source.only(others).classes) if source.task.one_class else 1
         found.append(n / n_classes)
     return float(np.mean(found))
 
@@ -345,7 +343,7 @@ def metrics_without_one(
         numbers = {test: source.domains.index(test) for test in settings}
         every = range(len(source.domains))
         pairs = [p for p in combinations(every, 2) if set(p) & set(numbers.values())]
-        found = PATHS[source.task.kind].left_out(
+        found = PATHS[source.task.link].left_out(
             samples, len(source.classes), [set(pair) for pair in pairs], device=device
         )
         metrics: dict[str, list[float]] = {test: [] for test in settings}

@@ -163,7 +163,7 @@ def _of_options(result: Evaluation, source: FeatureSource) -> list[Advice]:
     found: list[Advice] = []
     pool = result.with_target.get("pool")
     enough = min(len(source.labels(domain)) for domain in source.domains) >= MIN_IMAGES
-    if pool is not None or (source.task.is_classification and enough):
+    if pool is not None or (source.task.one_class and enough):
         average = None if pool is None else pool.average
         found.append(statements.on_target(average, result.recommended.average))
     if result.tuning is not None:
@@ -250,7 +250,7 @@ def evaluate(
     task : {"classification", "regression", "multilabel"}, optional
         What the labels are, where they could be of two kinds; see :func:`oodzoo.tasks.as_labels`.
         In place of accuracy, a regression is measured by the explained variance, and several
-        labels by the average precision (:mod:`oodzoo.tasks.metrics`).
+        labels by the average precision (:mod:`oodzoo.tasks`).
     top_k : int, sequence of int or "auto"
         Number of models to concatenate. Several numbers are all evaluated (the paper's ablation);
         the main rows are those of 3 if given, else of the smallest. "auto" chooses 1, 3, 5 or 7 by
@@ -429,7 +429,7 @@ def _evaluate(
 
 def few_samples(source: FeatureSource) -> str:
     """Say which class of a domain is missing in some folds; empty if none is."""
-    if not source.task.is_classification:
+    if not source.task.one_class:
         return ""
     for domain in source.domains:
         sizes = np.bincount(source.labels(domain), minlength=len(source.classes))

@@ -17,8 +17,8 @@ from oodzoo.core.io import structured
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import count, unknown
 from oodzoo.ranking.testbed.published import Published, published
-from oodzoo.tasks import Kind, Task, require_kind
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, add_up
+from oodzoo.tasks import Kind, require_kind, task_of
+from oodzoo.tasks.classification import ClassDiagnosis, add_up
 
 if TYPE_CHECKING:
     import pandas
@@ -28,7 +28,6 @@ from collections.abc import Iterable
 
 from oodzoo.core.tables import Table
 from oodzoo.core.text import number, plain
-from oodzoo.tasks.kinds import WORDS
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class Evaluation:
     @property
     def metric(self) -> str:
         """The main metric: "accuracy", "explained_variance" or "average_precision"."""
-        return Task(self.task).metric
+        return task_of(self.task).metric
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -371,7 +370,7 @@ MOST_DOMAINS = 8
 def rows_as_text(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> str:
     """Return a line per row with its main metric, and the notes below."""
     domains, table = _cells(rows)
-    columns = [WORDS[task].metric.heading.lower(), "average"]
+    columns = [task_of(task).measure.heading.lower(), "average"]
     if len(domains) <= MOST_DOMAINS:
         columns += domains
     lines = [[name, *map(plain, cells)][: len(columns)] for name, *cells in table]
@@ -384,7 +383,7 @@ def rows_as_html(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> s
     return Table.of(
         ["", "average", *domains],
         table,
-        caption=f"{WORDS[task].metric.heading} on each held-out domain",
+        caption=f"{task_of(task).measure.heading} on each held-out domain",
         notes=list(notes),
     ).html()
 

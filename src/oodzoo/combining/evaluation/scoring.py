@@ -19,17 +19,16 @@ from oodzoo.combining.evaluation.choice import (
     TrainedHead,
     TrainingView,
 )
-from oodzoo.combining.evaluation.rows import Cell, Outputs, by_output, measures_of
+from oodzoo.combining.evaluation.rows import Cell, Outputs
 from oodzoo.combining.pool import Heads
 from oodzoo.combining.predictions import pool_columns
 from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, StoreSource
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.ranking.intervals import covariance_of_means
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, diagnose_classes
-from oodzoo.tasks.metrics import contributions
+from oodzoo.tasks import CLASSIFICATION
+from oodzoo.tasks.classification import ClassDiagnosis
 
 
 class _Rows(NamedTuple):
@@ -144,7 +143,7 @@ def _predictions(
     """Return probabilities or numbers, and labels, of the rows that each trial is scored on."""
     labels = source.labels(test)
     if isinstance(candidate, Predicted):
-        full = outputs_of(source.task.kind).values(candidate.outputs)
+        full = source.task.values(candidate.outputs)
         return [_Rows(each, full[each], labels[each]) for each in rows]
     known = source.only([domain for domain in source.domains if domain != test]).classes
     columns = [source.classes.index(label) for label in known]
@@ -164,7 +163,7 @@ def _cell(
     rows: Sequence[NDArray[np.int64]],
 ) -> Cell:
     trials = _predictions(source, test, candidate, rows)
-    found = tuple(measures_of(source.task.kind, each.values, each.labels) for each in trials)
+    found = tuple(source.task.measured(each.values, each.labels) for each in trials)
     if isinstance(candidate, Predicted):
         models, n_features = candidate.models, candidate.n_features
     else:
@@ -174,7 +173,7 @@ def _cell(
     parameters = total_cost({model: fact.parameters for model, fact in facts.items()})
     variance = _variance(source, test, trials)
     outputs = _mean_outputs(
-        [by_output(source.task.kind, each.values, each.labels, source.classes) for each in trials]
+        [source.task.measured_outputs(each.values, each.labels, source.classes) for each in trials]
     )
     return Cell(found, models, n_features, milliseconds, parameters, variance, outputs)
 
@@ -192,13 +191,13 @@ def _variance(source: FeatureSource, test: str, trials: Sequence[_Rows]) -> floa
 
     None for classes.
     """
-    kind, groups = source.task.kind, source.groups(test)
-    if kind == "classification":
+    groups = source.groups(test)
+    if source.task.one_class:
         return None
     found = []
     for each in trials:
         mine = None if groups is None else [groups[row] for row in each.rows.tolist()]
-        values = 100 * contributions(kind, each.values, each.labels)[:, None]
+        values = 100 * source.task.contributions(each.values, each.labels)[:, None]
         found.append(covariance_of_means(values, mine)[0, 0])
     return float(np.mean(found))
 
@@ -258,10 +257,10 @@ def diagnose(
         Probabilities of the classes.
     labels : array (n,)
     """
-    if not source.task.is_classification:
+    if not source.task.one_class:
         return None
     paths = sample_paths(source, test)
-    return diagnose_classes(
+    return CLASSIFICATION.diagnose(
         values,
         labels,
         [str(name) for name in source.classes],

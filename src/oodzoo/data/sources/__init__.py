@@ -241,7 +241,7 @@ def _list_protocol(source: ImageSource, kind: Kind | None) -> Listing:
     labels = [sample.label for sample in samples]
     domains = as_names([sample.domain for sample in samples], "domain", name)
     task = getattr(source, "task", None)
-    if not isinstance(task, Task) or task.is_classification:
+    if not isinstance(task, Task) or task.one_class:
         targets = read_targets(labels, name, kind)
     else:  # as of another data set, whose labels are text
         try:

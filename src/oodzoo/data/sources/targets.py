@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 from oodzoo.data.sources.column_roles import as_names, is_missing
-from oodzoo.tasks import CLASSIFICATION, Kind, Labels, Task
-from oodzoo.tasks.arrays import kind_of_numbers, kind_of_texts, require_variation, split_labels
+from oodzoo.tasks import CLASSIFICATION, Kind, Labels, Task, task_of
+from oodzoo.tasks.arrays import kind_of_numbers, kind_of_texts
+from oodzoo.tasks.multilabel import split_labels
 
 _FLAGS = {"true": 1.0, "false": 0.0}
 _MOSTLY = 0.9
@@ -75,7 +76,7 @@ def read_targets(
     >>> read_targets(["cat", "dog"], "table").texts
     ['cat', 'dog']
     >>> read_targets({"age": [61.5, 44.25]}, "table")
-    Targets(task=Task(kind='regression', outputs=('age',)), texts=['61.5', '44.25'])
+    Targets(task=Regression(outputs=('age',)), texts=['61.5', '44.25'])
     >>> read_targets([["dog", "cat"], []], "table").texts
     ['["cat", "dog"]', '[]']
     """
@@ -95,9 +96,9 @@ def read_targets(
 
 def require_varied(task: Task, texts: Sequence[str], source: str) -> None:
     """Reject numbers and labels that are the same in all samples."""
-    if texts and not task.is_classification:
+    if texts and not task.one_class:
         labels = Labels(task, task.outputs, task.decode(texts))
-        require_variation(labels, f"the label of {source!r}")
+        task.require_variation(labels, f"the label of {source!r}")
 
 
 def join_targets(parts: Sequence[Task], source: str) -> Task:
@@ -116,7 +117,9 @@ def join_targets(parts: Sequence[Task], source: str) -> Task:
             f"{', '.join(map(repr, two))}; give the same to all"
         )
     if kinds == ["multilabel"]:
-        return Task("multilabel", tuple(sorted({name for part in parts for name in part.outputs})))
+        return task_of(
+            "multilabel", tuple(sorted({name for part in parts for name in part.outputs}))
+        )
     return parts[0]
 
 
@@ -251,7 +254,7 @@ def _named(rows: list[list[str]], source: str) -> Targets:
     outputs = tuple(sorted({label for row in named for label in row}))
     if not outputs:
         raise InputError(f"no sample of {source!r} has a label ({count(len(rows), 'sample')})")
-    task = Task("multilabel", outputs)
+    task = task_of("multilabel", outputs)
     return Targets(task, [task.encode(row) for row in named])
 
 
@@ -287,7 +290,7 @@ def _matrix(
         wrong = _wrong(names, values, ~binary, place)
         raise InputError(f"{wrong}; the task {kind} needs zeros and ones in {what}")
     if kind == "multilabel":
-        found = Task("multilabel", tuple(sorted(names)))
+        found = task_of("multilabel", tuple(sorted(names)))
         rows = [[names[at] for at in np.flatnonzero(row)] for row in values]
         return Targets(found, [found.encode(row) for row in rows])
     if not one_each:
@@ -307,7 +310,7 @@ def _wrong(
 
 
 def _numbers(names: tuple[str, ...], values: NDArray[np.float64]) -> Targets:
-    task = Task("regression", names)
+    task = task_of("regression", names)
     return Targets(task, [task.encode(row.tolist()) for row in values])
 
 

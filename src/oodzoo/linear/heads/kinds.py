@@ -46,7 +46,6 @@ from oodzoo.linear.heads.logistic import (
     minimise,
     sigmoid_residuals,
 )
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.paths import (
     C_GRID,
     PATH_TOLERANCE,
@@ -73,8 +72,9 @@ from oodzoo.linear.heads.samples import (
     mean_and_std,
     standardised,
 )
-from oodzoo.tasks import Kind
-from oodzoo.tasks.kinds import strata
+from oodzoo.tasks import CLASSIFICATION, Task
+from oodzoo.tasks.multilabel import Multilabel
+from oodzoo.tasks.regression import Regression
 
 
 def left_out_regressions(
@@ -157,7 +157,7 @@ def fit_regression_head(samples: Samples, n_outputs: int, ridge: float) -> Linea
     with blas_threads(samples.features.size):
         fit = solve_ridges(samples.features, samples.labels, [ridge], backend())
     weights = fit.weights[0].T / np.where(fit.std > 0, fit.std, 1)
-    return LinearHead(weights, fit.prior - weights @ fit.mean, 1 / (ridge * fit.unit), "regression")
+    return LinearHead(weights, fit.prior - weights @ fit.mean, 1 / (ridge * fit.unit), Regression())
 
 
 def _left_out_regressions(
@@ -243,7 +243,7 @@ def fit_label_head(samples: Samples, n_labels: int, C: float) -> LinearHead:
         features = standardised(samples.features, mean, std, "float64")
         ((weights, bias),) = _path(features, samples.labels, [C], TOLERANCE)
     weights /= np.where(std > 0, std, 1)
-    return LinearHead(weights, bias - weights @ mean, C, "multilabel")
+    return LinearHead(weights, bias - weights @ mean, C, Multilabel())
 
 
 def _left_out_labels(
@@ -287,7 +287,7 @@ def _path(
 
 
 Outputs = NDArray[Any]
-"""Outputs (settings, n, C) of a head with each setting, see :mod:`oodzoo.linear.heads.outputs`."""
+"""Outputs (settings, n, C) of a head with each setting, see :class:`oodzoo.tasks.Task`."""
 
 
 @dataclass(frozen=True)
@@ -325,19 +325,15 @@ LABELS = HeadPath(
     lambda samples, n, at: fit_label_head(samples, n, C_GRID[at]),
 )
 
-PATHS: dict[Kind, HeadPath] = {
-    "classification": RIDGE,
-    "regression": REGRESSION,
-    "multilabel": LABELS,
-}
-"""The heads of each kind of task."""
+PATHS = {"softmax": RIDGE, "identity": REGRESSION, "sigmoid": LABELS}
+"""The heads of a task by its link."""
 
 
 def best_setting(
     left_out: Sequence[Outputs],
     within: Sequence[Outputs] | None,
     labels: Sequence[NDArray[Any]],
-    kind: Kind = "classification",
+    task: Task = CLASSIFICATION,
     share: float = 0.5,
 ) -> int:
     """Position of the setting with the highest quality; all domains weigh alike.
@@ -348,22 +344,22 @@ def best_setting(
         Outputs for the samples of each domain: by heads of the other domains, and by heads of the
         other folds of all domains. None if there are no folds.
     labels : sequence of array
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
     share : float
         Weight of the left-out domains; the rest is that of the folds.
     """
-    return best_settings(left_out, within, labels, kind, [share])[0]
+    return best_settings(left_out, within, labels, task, [share])[0]
 
 
 def best_settings(
     left_out: Sequence[Outputs],
     within: Sequence[Outputs] | None,
     labels: Sequence[NDArray[Any]],
-    kind: Kind,
+    task: Task,
     shares: Sequence[float],
 ) -> list[int]:
     """Position of the best setting for each share, as :func:`best_setting`."""
-    quality = outputs_of(kind).quality
+    quality = task.quality
     outside = inside = quality(left_out, labels).mean(axis=0)
     if within is not None:
         inside = quality(within, labels).mean(axis=0)
@@ -371,7 +367,7 @@ def best_settings(
 
 
 def folds_within(
-    kind: Kind,
+    task: Task,
     labels: NDArray[Any],
     domains: NDArray[np.int64],
     groups: Groups | None = None,
@@ -384,16 +380,16 @@ def folds_within(
     Examples
     --------
     >>> labels, domains = np.array([0, 0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1, 1])
-    >>> folds_within("classification", labels, domains).tolist()
+    >>> folds_within(CLASSIFICATION, labels, domains).tolist()
     [0, 1, 2, 3, 4, 0]
     """
-    of_labels = strata(kind, labels)
+    of_labels = task.strata(labels)
     cells = domains * (int(of_labels.max()) + 1) + of_labels
     return stratified_folds(cells, group_numbers(groups, len(labels)))
 
 
 def split_without(
-    kind: Kind,
+    task: Task,
     samples: Samples,
     groups: Groups | None = None,
     test: int | None = None,
@@ -409,7 +405,7 @@ def split_without(
     rows = np.flatnonzero(training)
     some = None if groups is None else [groups[row] for row in rows.tolist()]
     folds = np.full(len(samples.domains), -1)
-    folds[rows] = folds_within(kind, samples.labels[rows], samples.domains[rows], some)
+    folds[rows] = folds_within(task, samples.labels[rows], samples.domains[rows], some)
     several = [each for each in (samples.domains, folds) if len(np.unique(each[rows])) > 1]
     return Split(training, tuple(several))
 
@@ -433,27 +429,27 @@ class ByDomain(NamedTuple):
         known = [labels[of_domain] for of_domain in rows]
         return cls(found[0] if found else [], found[1] if len(found) > 1 else None, known)
 
-    def best_settings(self, kind: Kind, shares: Sequence[float]) -> list[int]:
+    def best_settings(self, task: Task, shares: Sequence[float]) -> list[int]:
         """Position of the best setting for each share; 0 if there are no predictions."""
         if not self.left_out:
             return [0] * len(shares)
-        return best_settings(self.left_out, self.within, self.labels, kind, shares)
+        return best_settings(self.left_out, self.within, self.labels, task, shares)
 
-    def best_setting(self, kind: Kind) -> int:
+    def best_setting(self, task: Task) -> int:
         """Position of the best setting for the share ½."""
-        return self.best_settings(kind, [0.5])[0]
+        return self.best_settings(task, [0.5])[0]
 
 
 def fit_head_of(
-    kind: Kind, samples: Samples, n_outputs: int, *, groups: Groups | None = None
+    task: Task, samples: Samples, n_outputs: int, *, groups: Groups | None = None
 ) -> LinearHead:
-    """Fit a head for a kind of task to samples of one or more domains.
+    """Fit a head for a task to samples of one or more domains.
 
     The regularisation is chosen by left-out domains and cross-validation within the domains.
 
     Parameters
     ----------
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
     samples : Samples
         With classes (n,), or labels (n, n_outputs).
     n_outputs : int
@@ -464,28 +460,27 @@ def fit_head_of(
     Examples
     --------
     >>> x = np.float32([[0], [1], [2], [3], [0], [1], [2], [4]])
-    >>> head = fit_head_of("regression", Samples(x, 2.0 * x, np.repeat([0, 1], 4)), 1)
+    >>> head = fit_head_of(Regression(), Samples(x, 2.0 * x, np.repeat([0, 1], 4)), 1)
     >>> head.values(np.float32([[5]])).round(1).tolist()
     [[10.0]]
     """
-    path, split = PATHS[kind], split_without(kind, samples, groups)
+    path, split = PATHS[task.link], split_without(task, samples, groups)
     (outputs,) = path.predict(samples, n_outputs, [split])
-    setting = ByDomain.of(samples, split, outputs).best_setting(kind)
+    setting = ByDomain.of(samples, split, outputs).best_setting(task)
     return path.fit(samples, n_outputs, setting)
 
 
 def left_out_metrics(
-    kind: Kind, samples: Samples, n_outputs: int, groups: Groups | None = None
+    task: Task, samples: Samples, n_outputs: int, groups: Groups | None = None
 ) -> list[float]:
     """Compute the main metric on each domain, in order, of a head fitted to the other domains.
 
     All domains together choose the regularisation.
     """
-    split = split_without(kind, samples, groups)
-    (outputs,) = PATHS[kind].predict(samples, n_outputs, [split])
+    split = split_without(task, samples, groups)
+    (outputs,) = PATHS[task.link].predict(samples, n_outputs, [split])
     found = ByDomain.of(samples, split, outputs)
-    setting, meaning = found.best_setting(kind), outputs_of(kind)
+    setting = found.best_setting(task)
     return [
-        float(meaning.contributions(each[setting], y).mean())
-        for each, y in zip(found.left_out, found.labels, strict=True)
+        task.score(each[setting], y) for each, y in zip(found.left_out, found.labels, strict=True)
     ]

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import logsumexp
 
 from oodzoo.core.threads import blas_threads
 from oodzoo.extraction.columns import Samples
@@ -29,10 +29,10 @@ from oodzoo.linear.heads.samples import (
     group_numbers,
     grouped_folds,
     mean_and_std,
-    require_two_classes,
     standardised,
 )
-from oodzoo.tasks import Kind
+from oodzoo.tasks import CLASSIFICATION, Task
+from oodzoo.tasks.classification import require_two_classes
 
 TOLERANCE = 1e-4
 """A fit ends when the norm of the gradient, relative to zero weights, falls below this."""
@@ -55,14 +55,14 @@ class LinearHead:
         -inf for a class without training samples, which is never predicted.
     C : float
         Inverse regularisation strength, as in scikit-learn.
-    kind : {"classification", "regression", "multilabel"}
+    task : Task
         What is predicted.
     """
 
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
     C: float
-    kind: Kind = "classification"
+    task: Task = CLASSIFICATION
 
     @property
     def digest(self) -> str:
@@ -76,18 +76,13 @@ class LinearHead:
 
     def probabilities(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         """Compute the probabilities of the classes, or of each label: (n, outputs)."""
-        if self.kind == "regression":
+        if not self.task.has_probabilities:
             raise ValueError("a head that predicts numbers has no probabilities")
-        logits = self.logits(features)
-        probabilities: NDArray[np.float64] = (
-            expit(logits) if self.kind == "multilabel" else softmax(logits, axis=1)
-        )
-        return probabilities
+        return self.values(features)
 
     def values(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         """Compute the predicted numbers of a regression, else the probabilities: (n, outputs)."""
-        regression = self.kind == "regression"
-        return self.logits(features) if regression else self.probabilities(features)
+        return self.task.values_of_logits(self.logits(features))
 
 
 def fit_head(

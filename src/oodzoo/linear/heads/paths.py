@@ -221,18 +221,6 @@ def left_out_paths(
     return call_for_sets(_left_out_path, calls, samples.features.size, on_cpu=True)
 
 
-def label_likelihood(
-    log_probabilities: NDArray[np.floating[Any]], labels: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Mean log-probability of the labels whose class was in training, for each C; 0 if none was."""
-    of_labels = log_probabilities[:, np.arange(len(labels)), labels].astype(np.float64)
-    known = np.isfinite(of_labels[0])
-    if not known.any():
-        return np.zeros(len(of_labels))
-    likelihood: NDArray[np.float64] = of_labels[:, known].mean(axis=1)
-    return likelihood
-
-
 def check_Cs(Cs: Sequence[float]) -> None:
     """Raise an InputError unless there are values of C, all positive."""
     if not len(Cs) or not all(math.isfinite(C) and C > 0 for C in Cs):

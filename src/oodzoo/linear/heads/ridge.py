@@ -36,9 +36,9 @@ from oodzoo.linear.heads.paths import Split, SplitOutputs, call_for_sets, left_o
 from oodzoo.linear.heads.samples import (
     check_samples,
     mean_and_std,
-    require_two_classes,
     standardised,
 )
+from oodzoo.tasks.classification import require_two_classes
 
 RIDGES = tuple(10.0**power for power in range(-3, 3))
 TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0)

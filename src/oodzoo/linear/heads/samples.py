@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from array_api_compat import device
@@ -15,8 +14,7 @@ from oodzoo.core.text import count
 from oodzoo.extraction.columns import Samples
 from oodzoo.extraction.source import FeatureSource
 from oodzoo.linear.moments import require_size
-from oodzoo.tasks import Task
-from oodzoo.tasks.arrays import Labels, require_variation
+from oodzoo.tasks import Labels, Task
 
 _ROWS = 4096
 _CONSTANT = 8 * np.finfo(np.float64).eps
@@ -86,19 +84,9 @@ def standardised(features: Array, mean: Array, std: Array, dtype: str = "float32
     return result
 
 
-def require_two_classes(labels: NDArray[np.int64], classes: Sequence[Any] | None = None) -> None:
-    """Raise an InputError if all labels, positions in `classes`, are the same."""
-    if len(labels) and (labels == labels[0]).all():
-        only = labels[0].item() if classes is None else classes[labels[0]]
-        raise InputError(
-            f"all labels are of one class, {only!r} ({count(len(labels), 'sample')}); at least two "
-            "classes are needed"
-        )
-
-
 def require_classes_for(task: Task, what: str) -> None:
     """Raise an InputError if what is asked for needs classes, and the task is of another kind."""
-    if not task.is_classification:
+    if not task.one_class:
         raise InputError(f"{what} needs classes, but the task is {task.kind!r}; leave it out")
 
 
@@ -108,7 +96,7 @@ def require_classes_to_tell_apart(
     """Raise an InputError if the labels of some domains, or of all, do not vary."""
     labels = [source.labels(domain) for domain in (source.domains if domains is None else domains)]
     if labels:
-        require_variation(Labels(source.task, source.classes, np.concatenate(labels)))
+        source.task.require_variation(Labels(source.task, source.classes, np.concatenate(labels)))
 
 
 Groups = Sequence[object | None]

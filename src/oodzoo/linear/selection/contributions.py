@@ -42,11 +42,9 @@ from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.source import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS
-from oodzoo.linear.heads.outputs import outputs_of
 from oodzoo.linear.heads.paths import call_for_sets
 from oodzoo.linear.heads.samples import group_numbers, grouped_folds, mean_and_std, standardised
 from oodzoo.linear.moments import blocks
-from oodzoo.tasks.kinds import strata
 
 RIDGES = tuple(10.0**power for power in range(-4, 3))
 """Values of ρ."""
@@ -142,10 +140,10 @@ def _contributions(
 
 def _targets(source: FeatureSource, labels: NDArray[Any]) -> NDArray[np.float64]:
     """Labels (n, C) on scales that can be compared."""
-    if source.task.is_classification:
+    if source.task.one_class:
         labels = np.eye(len(source.classes))[labels]
     targets: NDArray[np.float64] = labels
-    if source.task.kind == "regression":
+    if not source.task.has_probabilities:
         spread = targets.std(axis=0)
         targets = (targets - targets.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     return targets
@@ -154,12 +152,12 @@ def _targets(source: FeatureSource, labels: NDArray[Any]) -> NDArray[np.float64]
 def thinned(source: FeatureSource, domains: Sequence[str]) -> dict[str, NDArray[np.int64]]:
     """Rows of each domain: about `MAX_SAMPLES` in all, the same share of each class and domain.
 
-    For other tasks than classification, of each stratum, see :mod:`oodzoo.tasks.kinds`.
+    For other tasks than classification, of each stratum, see :meth:`oodzoo.tasks.Task.strata`.
     """
     n = sum(len(source.labels(domain)) for domain in domains)
     rows = {}
     for domain in domains:
-        values = strata(source.task.kind, source.labels(domain))
+        values = source.task.strata(source.labels(domain))
         chosen = [
             cell[np.arange(0, len(cell), max(1.0, n / MAX_SAMPLES)).astype(np.int64)]
             for cell in (np.flatnonzero(values == label) for label in np.unique(values))
@@ -178,7 +176,7 @@ def _sample(source: FeatureSource, domains: Sequence[str]) -> _Sample:
         every = groups_of(source, domains)
         numbers = group_numbers([every[row] for row in rows[domains[0]].tolist()], len(labelled))
         own = np.arange(len(labelled)) if numbers is None else numbers
-        folds = grouped_folds(strata(source.task.kind, labelled), own, _FOLDS)
+        folds = grouped_folds(source.task.strata(labelled), own, _FOLDS)
     return _Sample(rows, labelled, folds)
 
 
@@ -355,7 +353,7 @@ def _likelihoods(
 
     It is the log-likelihood of the labels, or minus the squared error of numbers; NaN if unknown.
     """
-    heads, outputs = PATHS[source.task.kind], outputs_of(source.task.kind)
+    task = source.task
     predicted: list[list[NDArray[Any]]] = []  # of each domain, for each share (settings, n, C)
     truth = []
     for left_out, domain in enumerate(domains):
@@ -375,12 +373,14 @@ def _likelihoods(
         found = []
         for number in numbers:
             part = samples._replace(features=samples.features[:, rank < number])
-            found += heads.left_out(part, len(source.classes), [{left_out}], device=device)
+            found += PATHS[task.link].left_out(
+                part, len(source.classes), [{left_out}], device=device
+            )
         predicted.append(found)
     if not predicted:
         return np.full(len(shares), np.nan)
     # all domains together: the scale of numbers is that of all of them
-    tables = [outputs.quality(each, truth) for each in zip(*predicted, strict=True)]
+    tables = [task.quality(each, truth) for each in zip(*predicted, strict=True)]
     return np.array([table.mean(axis=0).max() for table in tables])
 
 
@@ -411,7 +411,7 @@ def _require_common_classes(source: FeatureSource, domains: Sequence[str]) -> No
             "features are selected by their use in left-out domains, which needs two or more "
             f"domains, got {', '.join(map(repr, domains))}; add domains, or use the method 'paper'"
         )
-    if not source.task.is_classification:
+    if not source.task.one_class:
         return
     present = np.sum([np.isin(range(len(source.classes)), source.labels(d)) for d in domains], 0)
     if present.max() < 2:

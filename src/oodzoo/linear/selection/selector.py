@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from oodzoo.core.backend import Array, Backend, backend, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.linear.heads.samples import require_two_classes
 from oodzoo.linear.moments import Moments, require_size
 from oodzoo.linear.selection.spike_slab import Data, Priors, stochastic_em, variational_em
 from oodzoo.linear.selection.target_scale import (
@@ -28,6 +27,7 @@ from oodzoo.linear.selection.target_scale import (
     scale_moments,
     scale_samples,
 )
+from oodzoo.tasks.classification import require_two_classes
 
 _ROUNDS = 4
 """Fits at most after the first, each with the scale that follows from the last."""

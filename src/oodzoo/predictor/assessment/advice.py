@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from oodzoo.core.text import count, did_you_mean, number
 from oodzoo.predictor.assessment.result import TestResult
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis
+from oodzoo.tasks.classification import ClassDiagnosis
 
 WIDE = 10.0
 """Points of an interval that are worth more samples."""

@@ -14,11 +14,9 @@ from oodzoo.core.tables import Table
 from oodzoo.core.text import count, number, significant, span
 from oodzoo.data.files import ImageFile
 from oodzoo.predictor.parts import Provenance
-from oodzoo.tasks import Kind, Task, require_kind
-from oodzoo.tasks.diagnosis.classes import ClassDiagnosis, ClassFigures, Mistake, Reliability
-from oodzoo.tasks.diagnosis.labels import LabelDiagnosis
-from oodzoo.tasks.diagnosis.numbers import NumberDiagnosis
-from oodzoo.tasks.kinds import WORDS, Measure
+from oodzoo.tasks import AnyDiagnosis, Kind, require_kind, task_of
+from oodzoo.tasks.classification import ClassDiagnosis, ClassFigures, Mistake, Reliability
+from oodzoo.tasks.task import Measure
 
 Verdict = Literal["within", "below", "above", "trained on"]
 
@@ -113,15 +111,6 @@ def promise_of(
     return Promise(provenance.accuracy, provenance.accuracy_interval, verdicts)
 
 
-Diagnosis = ClassDiagnosis | NumberDiagnosis | LabelDiagnosis
-
-_DIAGNOSES: dict[Kind, type[Diagnosis]] = {
-    "classification": ClassDiagnosis,
-    "regression": NumberDiagnosis,
-    "multilabel": LabelDiagnosis,
-}
-
-
 @dataclass(frozen=True)
 class Part:
     """What was measured on the images of a domain, or on all.
@@ -131,11 +120,11 @@ class Part:
     diagnosis : ClassDiagnosis, NumberDiagnosis or LabelDiagnosis
     interval : tuple of float, optional
         90 % interval of the main metric, in percent, for other images of the same domains; see
-        :func:`oodzoo.predictor.assessment.testing.metric_interval`. None for a single number or set
+        :meth:`oodzoo.tasks.Task.interval`. None for a single number or set
         of labels.
     """
 
-    diagnosis: Diagnosis
+    diagnosis: AnyDiagnosis
     interval: tuple[float, float] | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,7 +137,7 @@ class Part:
         interval = document["interval"]
         if interval is not None:
             interval = structured(interval, tuple[float, float], "the test")
-        return cls(_DIAGNOSES[task].from_dict(document), interval)
+        return cls(task_of(task).diagnosis.from_dict(document), interval)
 
     def interval_text(self) -> str:
         """The interval as text, without a unit."""
@@ -246,14 +235,14 @@ class TestResult:
     files: Mapping[str, ImageFile] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def diagnosis(self) -> Diagnosis:
+    def diagnosis(self) -> AnyDiagnosis:
         """All figures, of all samples."""
         return self.overall.diagnosis
 
     @property
     def metric(self) -> str:
         """The main metric: "accuracy", "explained_variance" or "average_precision"."""
-        return Task(self.task).metric
+        return task_of(self.task).metric
 
     @property
     def value(self) -> float:
@@ -318,12 +307,12 @@ class TestResult:
 
     def value_of(self, part: Part) -> float:
         """The main metric on a part, in percent."""
-        value: float = getattr(part.diagnosis, Task(self.task).metric)
+        value: float = getattr(part.diagnosis, task_of(self.task).metric)
         return value
 
     def second_of(self, part: Part) -> float:
         """The second metric on a part."""
-        value: float = getattr(part.diagnosis, Task(self.task).second_metric)
+        value: float = getattr(part.diagnosis, task_of(self.task).second_metric)
         return value
 
     def findings(self) -> list[str]:
@@ -341,13 +330,13 @@ class TestResult:
         )
 
     def _headline(self) -> str:
-        words, noun = WORDS[self.task], count(self.images, self.noun)
-        where = f"{noun} of {count(len(self.domains), 'domain')}"
-        if self.task == "classification":
-            first = f"{shown(words.metric, self.value)} of {where} are classified correctly"
+        task, noun = task_of(self.task), count(self.images, self.noun)
+        where, value = f"{noun} of {count(len(self.domains), 'domain')}", self.value
+        if task.one_class:
+            first = f"{shown(task.measure, value)} of {where} are classified correctly"
         else:
-            first = f"{words.metric.title} {shown(words.metric, self.value)} on {where}"
-        second = f"{words.second.name} {shown(words.second, self.second)}"
+            first = f"{task.measure.title} {shown(task.measure, value)} on {where}"
+        second = f"{task.second_measure.name} {shown(task.second_measure, self.second)}"
         return f"{first} (90 % interval {self.overall.interval_text()} %; {second})."
 
     def remarks(self) -> list[str]:
@@ -370,7 +359,8 @@ class TestResult:
         if self.unknown:
             lines.append(self._unknown())
         if self.absent:
-            what = WORDS[self.task].output if len(self.absent) == 1 else WORDS[self.task].outputs
+            task = task_of(self.task)
+            what = task.output_noun if len(self.absent) == 1 else task.output_nouns
             lines.append(
                 f"No {self.noun} has the {what} {_listed(self.absent)}, which the predictor knows."
             )
@@ -388,7 +378,7 @@ class TestResult:
     def _unknown(self) -> str:
         several = len(self.unknown) > 1
         names = _listed(self.unknown)
-        if self.task == "multilabel":  # of which one sample can have several
+        if not task_of(self.task).one_class:  # of which one sample can have several
             return (
                 f"The predictor does not know {'labels' if several else 'a label'} of the data, "
                 f"left out here, with the number of {self.noun}s: {names}."
@@ -403,7 +393,7 @@ class TestResult:
 
     def _flagged(self) -> str:
         far = self.out_of_domain
-        measure = WORDS[self.task].second if self.task == "regression" else WORDS[self.task].metric
+        measure = task_of(self.task).part_measure
         others = "" if far.others is None else f", of the others {shown(measure, far.others)}"
         return (
             f"{number(far.images)} of {count(self.images, self.noun)} "
@@ -453,9 +443,9 @@ class TestResult:
         )
 
     def __repr__(self) -> str:
-        words = WORDS[self.task]
+        words = task_of(self.task)
         return (
-            f"TestResult({self.data!r}: {words.metric.name} {shown(words.metric, self.value)} of "
+            f"TestResult({self.data!r}: {words.measure.name} {shown(words.measure, self.value)} of "
             f"{count(self.images, self.noun)}, {count(len(self.domains), 'domain')})"
         )
 
@@ -467,10 +457,14 @@ class TestResult:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The metrics by domain: headings, and rows of text."""
-        words = WORDS[self.task]
+        words = task_of(self.task)
         columns = [
-            "domain", f"{self.noun}s", words.metric.heading, "90 % interval", words.second.heading
-        ]  # fmt: skip
+            "domain",
+            f"{self.noun}s",
+            words.measure.heading,
+            "90 % interval",
+            words.second_measure.heading,
+        ]
         everything = {"all": self.overall} if len(self.domains) > 1 else {}
         if self.promise is not None and self.promise.verdicts:
             columns.append("promise")
@@ -479,9 +473,9 @@ class TestResult:
             row = [
                 name,
                 number(part.diagnosis.images),
-                shown(words.metric, self.value_of(part), unit=False),
+                shown(words.measure, self.value_of(part), unit=False),
                 part.interval_text(),
-                shown(words.second, self.second_of(part), unit=False),
+                shown(words.second_measure, self.second_of(part), unit=False),
             ]
             if self.promise is not None and self.promise.verdicts:
                 row.append("" if part is self.overall else self.promise.verdicts.get(name, ""))
@@ -513,7 +507,7 @@ def shown(measure: Measure, value: float | None, *, unit: bool = True) -> str:
 
     Examples
     --------
-    >>> shown(WORDS["classification"].metric, 91.66)
+    >>> shown(CLASSIFICATION.measure, 91.66)
     '91.7 %'
     """
     if value is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,21 +17,11 @@ from oodzoo.predictor.assessment.result import Missed, OutOfDomain, Part, TestRe
 from oodzoo.predictor.assessment.samples import (
     DataOptions,
     LabelledSamples,
-    Truth,
     open_samples,
     truth_of,
 )
-from oodzoo.tasks import Kind
-from oodzoo.tasks.diagnosis.classes import diagnose_classes
-from oodzoo.tasks.diagnosis.labels import diagnose_labels
-from oodzoo.tasks.diagnosis.numbers import diagnose_numbers
-from oodzoo.tasks.metrics import contributions, metric, second_metric
-
-_DIAGNOSE: dict[Kind, Any] = {
-    "classification": diagnose_classes,
-    "regression": diagnose_numbers,
-    "multilabel": diagnose_labels,
-}
+from oodzoo.tasks import Task
+from oodzoo.tasks.task import Truth
 
 
 def test(
@@ -144,42 +133,41 @@ def _result(
     missed: Sequence[Missed],
     adapt: bool,
 ) -> TestResult:
-    kind, provenance = predictor.task.kind, predictor.provenance
+    task, provenance = predictor.task, predictor.provenance
     rows = sorted(predicted)
-    values = _values(kind, [predicted[row] for row in rows], len(truth.names))
+    values = _values([predicted[row] for row in rows], len(truth.names))
     y = truth.values[rows]
     kept = [samples.samples[row] for row in rows]
     domains = np.array([sample.domain for sample in kept], object)
 
     def part(mine: NDArray[np.intp]) -> Part:
         of = [kept[at] for at in mine.tolist()]
-        diagnosis = _DIAGNOSE[kind](
+        diagnosis = task.diagnose(
             values[mine],
             y[mine],
             truth.names,
             paths=[sample.path for sample in of],
             domains=[sample.domain for sample in of],
         )
-        return Part(diagnosis, metric_interval(kind, _guess(kind, values[mine]), y[mine]))
+        return Part(diagnosis, task.interval(values[mine], y[mine]))
 
     parts = {name: part(np.flatnonzero(domains == name)) for name in sorted(set(domains.tolist()))}
     overall = part(np.arange(len(rows)))
     n_known = len(truth.names) - len(truth.unknown)
-    usual = y < n_known if kind == "classification" and truth.unknown else None
+    usual = y < n_known if task.one_class and truth.unknown else None
     # left-out domains had known classes only, so only these can be compared with them
     intervals = {}
     for name, each in parts.items():
         found = each.interval
         if usual is not None:
             mine = usual & (domains == name)
-            guess = _guess(kind, values[mine])
-            found = metric_interval(kind, guess, y[mine]) if mine.any() else None
+            found = task.interval(values[mine], y[mine]) if mine.any() else None
         if found is not None:
             intervals[name] = found
     trained_on = tuple(name for name in parts if name in provenance.domains)
     files = samples.files
     return TestResult(
-        task=kind,
+        task=task.kind,
         data=samples.name,
         noun=samples.noun,
         choice=provenance.choice,
@@ -187,11 +175,11 @@ def _result(
         overall=overall,
         domains=parts,
         unknown=truth.unknown,
-        known_accuracy=None if usual is None else _measure(kind, values[usual], y[usual]),
+        known_accuracy=None if usual is None else _measure(task, values[usual], y[usual]),
         absent=truth.absent,
         unreadable=tuple(missed),
         out_of_domain=_flagged(
-            kind, values, y, np.array([predicted[row].out_of_domain for row in rows])
+            task, values, y, np.array([predicted[row].out_of_domain for row in rows])
         ),
         trained_on=trained_on,
         is_training_data=_is_training_data(predictor, data, options, samples),
@@ -202,32 +190,23 @@ def _result(
     )
 
 
-def _values(kind: Kind, predictions: Sequence[Prediction], width: int) -> NDArray[np.float64]:
+def _values(predictions: Sequence[Prediction], width: int) -> NDArray[np.float64]:
     """Probabilities or numbers (n, C); classes that the predictor does not know have zeros."""
-    if kind == "regression":
-        return np.array([each.label for each in predictions], np.float64).reshape(-1, width)
-    found = np.array([each.probabilities for each in predictions], np.float64)
+    each = (p.label if p.probabilities is None else p.probabilities for p in predictions)
+    found = np.array(list(each), np.float64).reshape(len(predictions), -1)
     return np.pad(found, [(0, 0), (0, width - found.shape[1])])
 
 
-def _guess(kind: Kind, values: NDArray[np.float64]) -> NDArray[Any]:
-    return values.argmax(axis=1) if kind == "classification" else values
-
-
-def _measure(kind: Kind, values: NDArray[np.float64], y: NDArray[Any]) -> float | None:
+def _measure(task: Task, values: NDArray[np.float64], y: NDArray[Any]) -> float | None:
     """The main metric in percent, or the absolute error of numbers; None without samples."""
-    if not len(y):
-        return None
-    if kind == "regression":
-        return second_metric(kind, values, y)
-    return 100 * metric(kind, _guess(kind, values), y)
+    return task.part_score(values, y) if len(y) else None
 
 
 def _flagged(
-    kind: Kind, values: NDArray[np.float64], y: NDArray[Any], far: NDArray[np.bool_]
+    task: Task, values: NDArray[np.float64], y: NDArray[Any], far: NDArray[np.bool_]
 ) -> OutOfDomain:
     return OutOfDomain(
-        int(far.sum()), _measure(kind, values[far], y[far]), _measure(kind, values[~far], y[~far])
+        int(far.sum()), _measure(task, values[far], y[far]), _measure(task, values[~far], y[~far])
     )
 
 
@@ -253,14 +232,7 @@ def _is_training_data(
 
 def _shown(overall: Part, parts: Mapping[str, Part]) -> set[str]:
     """Paths of all samples that a part lists."""
-    paths: set[str] = set()
-    for each in (overall, *parts.values()):
-        diagnosis = each.diagnosis
-        if hasattr(diagnosis, "mistakes"):
-            paths |= {mistake.path for mistake in diagnosis.mistakes}
-        else:
-            paths |= {e.path for figures in diagnosis.per_output.values() for e in figures.largest}
-    return paths
+    return set().union(*(each.diagnosis.paths for each in (overall, *parts.values())))
 
 
 def _metrics(result: TestResult) -> dict[str, float]:
@@ -270,61 +242,3 @@ def _metrics(result: TestResult) -> dict[str, float]:
         f"{result.metric}_by_domain/{d}": result.value_of(p) for d, p in result.domains.items()
     }
     return found
-
-
-Z = 1.6448536269514722
-"""The 95 % quantile of the normal distribution."""
-
-
-def wilson(correct: int, n: int) -> tuple[float, float]:
-    r"""Compute the 90 % interval of an accuracy, as fractions.
-
-    For an accuracy p of n images, the interval of Wilson (1927), which is never empty and stays
-    within 0 and 1, with the quantile z of the normal distribution:
-
-    .. math:: \frac{p + \frac{z^2}{2n} \pm z\sqrt{\frac{p(1-p)}{n} + \frac{z^2}{4n^2}}}{1 + z^2/n}.
-
-    Examples
-    --------
-    >>> [round(end, 3) for end in wilson(9, 10)]
-    [0.652, 0.977]
-    >>> [round(end, 3) for end in wilson(10, 10)]
-    [0.787, 1.0]
-    """
-    p = correct / n
-    middle = p + Z**2 / (2 * n)
-    margin = Z * math.sqrt(p * (1 - p) / n + Z**2 / (4 * n**2))
-    low, high = (middle - margin) / (1 + Z**2 / n), (middle + margin) / (1 + Z**2 / n)
-    # exactly 0 or 1 without rounding
-    return (0.0 if correct == 0 else low), (1.0 if correct == n else high)
-
-
-def metric_interval(
-    kind: Kind, predicted: NDArray[Any], labels: NDArray[Any]
-) -> tuple[float, float] | None:
-    """Compute the 90 % interval of the main metric, in percent: what other images would give.
-
-    They are of the same domains: it says nothing about new domains. That of an accuracy is
-    :func:`wilson`; for other metrics, it is their value ± z standard errors of the mean of the
-    contributions of the images (:mod:`oodzoo.tasks.metrics`). It is None if all contribute the
-    same, as for one image, labels that do not vary, or predictions without any error: a standard
-    error of zero would make the interval a point, however few samples there are.
-
-    Parameters
-    ----------
-    kind : {"classification", "regression", "multilabel"}
-    predicted, labels : array
-        As in :func:`oodzoo.tasks.metrics.contributions`.
-    """
-    values, n = contributions(kind, predicted, labels), len(labels)
-    if kind == "classification":
-        low, high = wilson(int(values.sum()), n)
-    elif np.ptp(values) <= 1e-12:
-        return None
-    else:
-        mean = float(values.mean())
-        error = float(np.std(values, ddof=1)) / math.sqrt(n)
-        low, high = mean - Z * error, min(mean + Z * error, 1.0)
-        if kind == "multilabel":
-            low = max(low, 0.0)
-    return 100 * low, 100 * high

@@ -355,7 +355,7 @@ def _from_moments(
     n = sum(len(source.labels(domain)) for domain in source.domains)
     if score.from_moments is None or n <= source.facts(model).feature_dim:
         return None
-    if source.task.is_classification and len(source.classes) < 2:
+    if source.task.one_class and len(source.classes) < 2:
         return None  # an error, with its message, in every function
     moments = {
         domain: found.to(device) for domain, found in domain_moments(source, model, device).items()

@@ -21,7 +21,6 @@ from oodzoo.extraction.source import Shard
 from oodzoo.linear.heads.samples import Groups, group_numbers, grouped_folds
 from oodzoo.linear.moments import Centred, Moments, blocks, label_matrix, merge, require_size
 from oodzoo.tasks import as_labels
-from oodzoo.tasks.arrays import require_variation
 
 # A feature whose deviation relative to its values is below this is constant up to rounding.
 CONSTANT = 1e-10
@@ -334,7 +333,7 @@ def targeted_features(X: Any, y: Any, task: str | None = None) -> Targeted:
             f"y has {count(len(labels.values), 'label')} for {values.shape[0]} samples; pass one "
             "per sample"
         )
-    require_variation(labels)
+    labels.task.require_variation(labels)
     codes = backend.asarray(labels.values)
     return Targeted(backend, backend.float64(values), label_matrix(codes, len(labels.classes)))
 

@@ -176,7 +176,7 @@ def require_published(dataset: str, task: Task) -> None:
             f"no accuracies are published for {dataset!r}, expected one of "
             f"{', '.join(N_DOMAINS)}{hint}"
         )
-    if not task.is_classification:
+    if not task.one_class:
         raise InputError(
             f"published accuracies are of classes, but the task is {task.kind!r}; leave published "
             "out"

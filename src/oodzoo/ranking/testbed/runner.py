@@ -296,7 +296,7 @@ def run(
         Receives the events of the stage "testbed", see :mod:`oodzoo.core.events`.
     """
     source = as_source(features, y, domains, groups)
-    if not source.task.is_classification:
+    if not source.task.one_class:
         raise InputError(
             f"a test bed compares accuracies, but the task is {source.task.kind!r}; rank or "
             "evaluate instead"

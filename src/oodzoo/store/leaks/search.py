@@ -14,7 +14,6 @@ from scipy.linalg import solve_triangular
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
-from oodzoo.data.listing import shown_label, strata_of
 from oodzoo.store.feature_store import FeatureStore
 
 MODELS = 8
@@ -44,7 +43,7 @@ class Samples:
     """The samples of a store, as columns of equal length; numbers are positions in the lists.
 
     `labels` is -1 for a sample without a label, `groups` for a sample without a group. Pairs of one
-    stratum are compared first: of one class, or see :func:`oodzoo.data.listing.strata_of`.
+    stratum are compared first: of one class, or see :meth:`oodzoo.tasks.Task.strata`.
     """
 
     images: list[str]
@@ -101,9 +100,9 @@ def list_samples(
         if images is None or image in images
     ]
     texts = [row[3] for row in rows if row[3] is not None]
-    strata = iter(strata_of(store.task, texts))
+    strata = iter(store.task.strata_of(texts))
     by_row = [None if row[3] is None else next(strata) for row in rows]
-    labels = [None if row[3] is None else shown_label(store.task, row[3]) for row in rows]
+    labels = [None if row[3] is None else store.task.shown(row[3]) for row in rows]
     classes, codes = _coded(labels)
     numbers = {group: at for at, group in enumerate({row[4] for row in rows} - {None})}
     return Samples(

@@ -32,7 +32,8 @@ from oodzoo.linear.heads.domainbed.protocol import (
 )
 from oodzoo.linear.heads.domainbed.training import Checkpoint, Group, Problem, train
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.samples import Groups, check_samples, group_numbers, require_two_classes
+from oodzoo.linear.heads.samples import Groups, check_samples, group_numbers
+from oodzoo.tasks.classification import require_two_classes
 
 STEPS = 5001
 _DEVICE_BYTES = 2**33

@@ -1,1 +1,0 @@
-"""What predictions get right and wrong, by class, output or label, and how sure they are."""
