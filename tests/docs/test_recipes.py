@@ -1,0 +1,70 @@
+"""The recipes of CONTRIBUTING.md, followed to the letter in a copy of the package."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.docs.pages import ROOT
+
+import oodzoo
+
+
+def written(title: str, root: Path) -> list[str]:
+    """Copy the package, write the file of a recipe into it; return the blocks that follow."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    section = re.split(r"\n##", text.partition(f"\n### {title}\n")[2])[0]
+    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    name = re.search(r"one file,\s+`(src/oodzoo/[\w/]+\.py)`", section)
+    assert name is not None, title
+    hidden = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "src", root / "src", ignore=hidden)
+    assert not (root / name[1]).exists()
+    (root / name[1]).write_text(blocks[0], encoding="utf-8")
+    return blocks[1:]
+
+
+def run(root: Path, *words: str) -> str:
+    """Run Python with the copy of the package, and return what it prints."""
+    ran = subprocess.run(
+        [sys.executable, *words],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root / "src")},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, f"{words}\n{ran.stderr}"
+    return ran.stdout
+
+
+def test_a_source_of_images(tmp_path: Path, digits: Path) -> None:
+    [line] = written("To add a source of images", tmp_path)
+    registry = tmp_path / "src/oodzoo/data/sources/__init__.py"
+    text = registry.read_text(encoding="utf-8")
+    before, start, after = text.partition("\nSOURCES = [\n")
+    assert start
+    registry.write_text(before + start + line + after, encoding="utf-8")
+
+    folder = oodzoo.ImageDomains(digits)
+    rows = [{"path": s.path, "domain": s.domain, "label": s.label} for s in folder]
+    table = tmp_path / "photos.jsonl"
+    table.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    where = ["--root", str(digits)]
+    shown = json.loads(run(tmp_path, "-m", "oodzoo", "data", "photos.jsonl", *where, "--json"))
+    assert shown["counts"] == folder.counts()
+    script = (
+        "import oodzoo, sys\n"
+        "data = oodzoo.ImageDomains('photos.jsonl', root=sys.argv[1])\n"
+        "store = oodzoo.extract(data, 'demo', 'features/')\n"
+        "print(store.data_fingerprint, oodzoo.__file__)\n"
+    )
+    fingerprint, place = run(tmp_path, "-c", script, str(digits)).split()
+    assert fingerprint == folder.fingerprint
+    assert Path(place).is_relative_to(tmp_path)
