@@ -160,6 +160,17 @@ def test_the_lowest_versions_are_those_of_the_dependencies() -> None:
     assert lowest == [dependency.replace(">=", "==") for dependency in dependencies]
 
 
+def test_the_conda_recipe_has_the_dependencies_and_the_version() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        dependencies = tomllib.load(file)["project"]["dependencies"]
+    recipe = (ROOT / "conda" / "recipe.yaml").read_text(encoding="utf-8")
+    run = recipe.partition("  run:\n")[2].partition("\n\n")[0]
+    listed = [line.removeprefix("    - ").replace(" >=", ">=") for line in run.splitlines()]
+    assert listed[0] == "python>=${{ python_min }}"
+    assert [name.removeprefix("python-") for name in listed[1:]] == dependencies
+    assert f'\n  version: "{oodzoo.__version__}"\n' in recipe
+
+
 def test_the_citation_has_the_current_version() -> None:
     assert f"\nversion: {oodzoo.__version__}\n" in (ROOT / "CITATION.cff").read_text(
         encoding="utf-8"
