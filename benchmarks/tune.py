@@ -29,7 +29,7 @@ from PIL import Image
 
 import oodzoo
 from oodzoo.core.packages import import_torchvision
-from oodzoo.tasks import (CLASSIFICATION)
+from oodzoo.tasks import CLASSIFICATION
 from oodzoo.tuning.network import Network, loss
 from oodzoo.tuning.problem import Problem, TuneSettings, opened
 from oodzoo.tuning.training import Training

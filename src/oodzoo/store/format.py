@@ -267,6 +267,12 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
         widths = {"features": self.feature_dim}
         return widths if self.n_logits is None else widths | {"logits": self.n_logits}
 
+    @property
+    def record(self) -> ModelRecord:
+        """The description alone, without what a store adds to it."""
+        fields = {field: getattr(self, field) for field in ModelRecord.__struct_fields__}
+        return ModelRecord(**fields)
+
     def stored(
         self, name: str, shards: str = "", unreadable: Mapping[str, str] | None = None
     ) -> StoredModel:

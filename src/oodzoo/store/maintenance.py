@@ -24,7 +24,6 @@ from oodzoo.store.format import (
     MANIFEST,
     MODELS,
     SAMPLES,
-    ModelRecord,
     model_folder,
     read_local,
     read_manifest,
@@ -369,7 +368,7 @@ def merge_stores(stores: Sequence[str | Path], out: str | Path) -> FeatureStore:
         writer.add_images()
         needed = set(table.images())
         for name, having in sorted(holders.items()):
-            writer.add_model(name, _record(having[0], name))
+            writer.add_model(name, having[0].model(name).record)
             update_local(path, name, having[0].local(name))
             if (texts := having[0].class_embeddings(name)) is not None:
                 write_class_embeddings(path, name, writer.record(name).identity, texts)
@@ -377,12 +376,6 @@ def merge_stores(stores: Sequence[str | Path], out: str | Path) -> FeatureStore:
                 writer.copy_rows(source, name, needed)
         writer.finish()
     return FeatureStore(path)
-
-
-def _record(store: FeatureStore, name: str) -> ModelRecord:
-    stored = store.model(name)
-    fields = {field: getattr(stored, field) for field in ModelRecord.__struct_fields__}
-    return ModelRecord(**fields)
 
 
 def _require_same_samples(first: FeatureStore, other: FeatureStore) -> None:
@@ -404,13 +397,7 @@ def _require_same_samples(first: FeatureStore, other: FeatureStore) -> None:
 
 
 def _samples(table: SampleTable) -> Counter[tuple[str, str, str | None, str]]:
-    return Counter(
-        (domain.name, label, group, image)
-        for domain in table.labelled
-        for label, group, image in zip(
-            domain.labels or [], domain.groups, domain.images, strict=True
-        )
-    )
+    return Counter((s.domain, s.label, s.group, image) for s, image in table.samples())
 
 
 def _with_unlabelled(table: SampleTable, first: FeatureStore, other: FeatureStore) -> SampleTable:

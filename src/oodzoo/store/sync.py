@@ -20,7 +20,6 @@ from oodzoo.store.format import read_manifest
 from oodzoo.store.mirror import pulled, remove_files
 from oodzoo.store.table import (
     SampleTable,
-    TableDomain,
     newest_table,
     old_tables,
     registered_models,
@@ -167,9 +166,9 @@ def regroup_store(store: str | Path, domains: Mapping[str, str], proposed: str |
     path = pulled(store)
     require_store(path)
     with writing(path, exclusive=True) as writer:
-        paths = [p for domain in writer.table.labelled for p in domain.paths]
         rest = min(domains.values())
-        writer.table = writer.table.regrouped({p: domains.get(p, rest) for p in paths}, proposed)
+        names = {s.path: domains.get(s.path, rest) for s, _ in writer.table.samples()}
+        writer.table = writer.table.regrouped(names, proposed)
         writer.finish()
         remove_files(old_tables(path, writer.manifest))
 
@@ -260,9 +259,8 @@ def _require_no_new_leak(old: SampleTable, new: SampleTable, unreadable: Collect
 def _domains_of(table: SampleTable) -> dict[str, dict[str, str]]:
     """Return a path in each domain, by image."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    for domain in table.labelled:
-        for image, path in zip(domain.images, domain.paths, strict=True):
-            found[image].setdefault(domain.name, path)
+    for sample, image in table.samples():
+        found[image].setdefault(sample.domain, sample.path)
     return found
 
 
@@ -297,15 +295,9 @@ def _changes(old: SampleTable, new: SampleTable) -> Changes:
 
 def _by_image(table: SampleTable) -> dict[str, list[Sample]]:
     found: dict[str, list[Sample]] = defaultdict(list)
-    for domain in table.labelled:
-        for row, image in enumerate(domain.images):
-            found[image].append(_sample(domain, row))
+    for sample, image in table.samples():
+        found[image].append(sample)
     return found
-
-
-def _sample(domain: TableDomain, row: int) -> Sample:
-    labels = domain.labels or []
-    return Sample(domain.paths[row], domain.name, labels[row], domain.groups[row])
 
 
 def _renamed(pairs: Sequence[tuple[str, str]]) -> dict[str, str]:

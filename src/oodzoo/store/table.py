@@ -118,14 +118,16 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
         cls, dataset: ImageDomains | None, unlabelled: Sequence[UnlabelledImages] = ()
     ) -> SampleTable:
         """List the samples of a data set whose files can be read."""
-        samples: list[tuple[Sample, str]] = []
+        table = cls([])
         if dataset is not None:
             pairs = zip(dataset.samples, dataset.digests, strict=True)
-            samples = [(sample, digest) for sample, digest in pairs if digest is not None]
-        table = cls.of_samples(samples, {} if dataset is None else dataset.metadata)
-        if dataset is not None:
             table = msgspec.structs.replace(
-                table, proposed=dataset.domains_proposed, task=dataset.task
+                cls.of_samples(
+                    ((sample, digest) for sample, digest in pairs if digest is not None),
+                    dataset.metadata,
+                ),
+                proposed=dataset.domains_proposed,
+                task=dataset.task,
             )
         for target in unlabelled:
             found = {
@@ -154,20 +156,25 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
         domains = []
         for name in sorted(by_domain):
             rows = sorted(by_domain[name], key=lambda row: row[0].path)
+            paths = [sample.path for sample, _ in rows]
             domains.append(
                 TableDomain(
                     name,
-                    [sample.path for sample, _ in rows],
+                    paths,
                     [sample.label for sample, _ in rows],
                     [sample.group for sample, _ in rows],
                     [image for _, image in rows],
-                    {
-                        column: [values[sample.path] for sample, _ in rows]
-                        for column, values in metadata.items()
-                    },
+                    {column: [values[p] for p in paths] for column, values in metadata.items()},
                 )
             )
         return cls(domains)
+
+    def samples(self) -> Iterator[tuple[Sample, str]]:
+        """Yield the samples with labels, each with the identity of its image, in table order."""
+        for domain in self.labelled:
+            columns = (domain.paths, domain.labels or [], domain.groups, domain.images)
+            for path, label, group, image in zip(*columns, strict=True):
+                yield Sample(path, domain.name, label, group), image
 
     @property
     def labelled(self) -> list[TableDomain]:
@@ -214,36 +221,21 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
         The column `domain` of the metadata keeps the domains that were given; with None for
         `proposed`, the domains are given ones and nothing is kept.
         """
-        parts: dict[str, list[tuple[str, TableDomain, int]]] = {}
-        for domain in self.labelled:
-            for row, path in enumerate(domain.paths):
-                parts.setdefault(domains[path], []).append((path, domain, row))
-        if taken := parts.keys() & {domain.name for domain in self.unlabelled}:
+        if taken := set(domains.values()) & {domain.name for domain in self.unlabelled}:
             raise InputError(
                 f"the domain without labels {min(taken)!r} has the name of a proposed domain; "
                 "remove it or add it under another name with oodzoo store sync"
             )
+        metadata: dict[str, dict[str, str | None]] = {}
+        for domain in self.labelled:
+            for column, values in domain.metadata.items():
+                metadata.setdefault(column, {}).update(zip(domain.paths, values, strict=True))
+        metadata.pop(GIVEN, None)
         given = self.given_domains()
-        made = []
-        for name in sorted(parts):
-            rows = sorted(parts[name], key=lambda row: row[0])
-            metadata = {
-                column: [domain.metadata[column][at] for _, domain, at in rows]
-                for column in rows[0][1].metadata
-                if column != GIVEN
-            }
-            if proposed is not None and given:
-                metadata[GIVEN] = [given[path] for path, _, _ in rows]
-            made.append(
-                TableDomain(
-                    name,
-                    [path for path, _, _ in rows],
-                    [(domain.labels or [])[at] for _, domain, at in rows],
-                    [domain.groups[at] for _, domain, at in rows],
-                    [domain.images[at] for _, domain, at in rows],
-                    metadata,
-                )
-            )
+        if proposed is not None and given:
+            metadata[GIVEN] = {**given}
+        moved = ((s._replace(domain=domains[s.path]), image) for s, image in self.samples())
+        made = self.of_samples(moved, metadata).domains
         return msgspec.structs.replace(self, domains=[*made, *self.unlabelled], proposed=proposed)
 
     def given_domains(self) -> dict[str, str]:
@@ -266,8 +258,8 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
         """
         if old.proposed is None or self.proposed is not None:
             return self
-        given = {p: domain.name for domain in self.labelled for p in domain.paths}
-        chosen = {p: domain.name for domain in old.labelled for p in domain.paths}
+        given = {sample.path: sample.domain for sample, _ in self.samples()}
+        chosen = {sample.path: sample.domain for sample, _ in old.samples()}
         if given.keys() != chosen.keys():
             return None
         kept = self.regrouped(chosen, old.proposed)
@@ -294,15 +286,9 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
     def fingerprint(self) -> str:
         """SHA-256 of the samples with labels, equal to that of a readable data set."""
         total = hashlib.sha256(task_line(self.task))
-        rows = [
-            [path, domain.name, label, group, image]
-            for domain in self.labelled
-            for path, label, group, image in zip(
-                domain.paths, domain.labels or [], domain.groups, domain.images, strict=True
-            )
-        ]
-        for row in sorted(rows, key=lambda row: (row[1], row[2], row[0])):
-            total.update(json.dumps(row, ensure_ascii=True).encode() + b"\n")
+        rows = sorted(self.samples(), key=lambda row: (row[0].domain, row[0].label, row[0].path))
+        for sample, image in rows:
+            total.update(json.dumps([*sample, image], ensure_ascii=True).encode() + b"\n")
         return total.hexdigest()
 
 
