@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from oodzoo.linear.selection.selector import SpikeSlabSelector
     from oodzoo.pipeline import RunConfig, run
     from oodzoo.predictor import Predictor, fit, load
-    from oodzoo.predictor.assessment import TestResult, test
+    from oodzoo.predictor.assessment import TestResult
+    from oodzoo.predictor.testing import test
     from oodzoo.predictor.tuning import tune
     from oodzoo.ranking.proposing import propose_domains, use_domains
     from oodzoo.ranking.ranker import rank
@@ -73,7 +74,7 @@ _HOME = {
     "rank": "oodzoo.ranking.ranker",
     "run": "oodzoo.pipeline",
     "select_features": "oodzoo.combining.selection",
-    "test": "oodzoo.predictor.assessment",
+    "test": "oodzoo.predictor.testing",
     "tune": "oodzoo.predictor.tuning",
     "use_domains": "oodzoo.ranking.proposing",
 }

@@ -17,7 +17,6 @@ from tests.predictor.data import DOMAINS, Y, problem, rows, truth
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.predictor.assessment.samples import truth_of
 from oodzoo.report.assessment_page import assessment_page
 from oodzoo.tasks import CLASSIFICATION, Kind, Task, task_of
 from oodzoo.tasks.multilabel import LabelDiagnosis
@@ -182,40 +181,39 @@ AGES, CATS = task_of("regression", ("age", "height")), task_of("multilabel", ("c
 
 
 def test_labels_are_found_by_name() -> None:
-    found = truth_of(CLASSES, ["cat", "dog", "fox"], CLASSES, ["dog", "emu", "dog", "ant"], "x")
+    found = CLASSES.truth(["dog", "emu", "dog", "ant"], ("cat", "dog", "fox"), "x")
     assert found.names == ("cat", "dog", "fox", "ant", "emu")
     assert found.values.tolist() == [1, 4, 1, 3]
     assert (found.unknown, found.absent) == ({"ant": 1, "emu": 1}, ("cat", "fox"))
     given = task_of("regression", ("height", "age", "size"))
     texts = [given.encode([1.8, 40, 3]), given.encode([1.6, 30, 2])]
-    found = truth_of(AGES, ["age", "height"], given, texts, "x")
+    found = given.truth(texts, ("age", "height"), "x")
     np.testing.assert_array_equal(found.values, [[40, 1.8], [30, 1.6]])
     one = task_of("regression", ("years",))
-    alone = truth_of(task_of("regression", ("age",)), ["age"], one, [one.encode([4])], "x")
+    alone = one.truth([one.encode([4])], ("age",), "x")
     assert alone.values.tolist() == [[4]]
     labels = task_of("multilabel", ("ant", "cat", "dog"))
     texts = [labels.encode(["cat", "ant"]), labels.encode([])]
-    found = truth_of(CATS, ["cat", "fox"], labels, texts, "x")
+    found = labels.truth(texts, ("cat", "fox"), "x")
     np.testing.assert_array_equal(found.values, [[1, 0], [0, 0]])
     assert (found.unknown, found.absent) == ({"ant": 1}, ("fox",))
 
 
 @pytest.mark.parametrize(
-    ("task", "known", "given", "text", "words"),
+    ("task", "known", "text", "words"),
     [
-        (CLASSES, ["cat"], CLASSES, "Cat", "got 'Cat', it has 'cat'; did you mean"),
-        (CLASSES, ["0"], CLASSES, "zebra", "rename the classes"),
-        (CLASSES, ["cat"], AGES, "1 2", "the predictor is for 'classification'"),
-        (AGES, ["age", "b"], AGES, "1 2", r"has no number 'b', .*: name the columns with .*age\+b"),
-        (CATS, ["a"], CATS, '["cat"]', "none of the labels of 'x'"),
-        (CATS, ["cat"], CATS, "[]", "no sample of 'x'"),
+        (CLASSES, ("cat",), "Cat", "got 'Cat', it has 'cat'; did you mean"),
+        (CLASSES, ("0",), "zebra", "rename the classes"),
+        (AGES, ("age", "b"), "1 2", r"has no number 'b', .*: name the columns with .*age\+b"),
+        (CATS, ("a",), '["cat"]', "none of the labels of 'x'"),
+        (CATS, ("cat",), "[]", "no sample of 'x'"),
     ],
 )
 def test_labels_that_cannot_be_compared(
-    task: Task, known: list[str], given: Task, text: str, words: str
+    task: Task, known: tuple[str, ...], text: str, words: str
 ) -> None:
     with pytest.raises(InputError, match=words):
-        truth_of(task, known, given, [text], "x")
+        task.truth([text], known, "x")
 
 
 # --- bad input -----------------------------------------------------------------------------------
@@ -226,6 +224,9 @@ def test_what_cannot_be_tested_is_refused(
 ) -> None:
     single = oodzoo.fit({"m": rows()}, Y, DOMAINS, choose="single")
     opened = oodzoo.ImageDomains(new_digits)
+    lines = [f"{at}.5,{'ab'[at % 2]},{each}" for at, each in enumerate(new_digits.rglob("*.png"))]
+    (tmp_path / "ages.csv").write_text("\n".join(["label,domain,path", *lines]))
+    numbers = oodzoo.ImageDomains(tmp_path / "ages.csv")
     broken, file = tmp_path / "broken", tmp_path / "x.npz"
     (broken / "0").mkdir(parents=True)
     (broken / "0" / "a.png").write_bytes(b"")
@@ -236,6 +237,7 @@ def test_what_cannot_be_tested_is_refused(
         (predictor, tmp_path / "nothing", {}, "no such file or folder"),
         (predictor, opened, {"root": tmp_path}, "root= is not used with an open data set"),
         (predictor, new_digits, {"domains": "tilted"}, "domains= is one string, 'tilted'"),
+        (predictor, numbers, {}, "labels for 'regression', but the predictor is for 'classif"),
         (predictor, broken, {}, r"none of the images of .* can be read; the first is"),
         (predictor, new_digits, {"adapt": True}, "only a pool can"),
         (single, opened, {}, "have features only, but .* has images"),

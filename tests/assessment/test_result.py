@@ -12,8 +12,7 @@ from scipy import stats
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.predictor.assessment.advice import next_steps
-from oodzoo.predictor.assessment.result import Missed, Part, Promise, promise_of
+from oodzoo.predictor.assessment import Measurement, Missed, Promise, next_steps, promise_of
 from oodzoo.predictor.parts import Provenance
 from oodzoo.tasks import CLASSIFICATION
 from oodzoo.tasks.task import Z
@@ -129,7 +128,7 @@ def good(result: oodzoo.TestResult) -> oodzoo.TestResult:
     return replace(result, overall=confident(400, 0), promise=None)
 
 
-def confident(right: int, wrong: int, sure: Any = 0.99) -> Part:
+def confident(right: int, wrong: int, sure: Any = 0.99) -> Measurement:
     """Cats, of which some are taken for dogs."""
     n = right + wrong
     first = np.broadcast_to(sure, n)
@@ -138,7 +137,7 @@ def confident(right: int, wrong: int, sure: Any = 0.99) -> Part:
     y = np.zeros(n, np.int64)
     paths = [f"{at}.png" for at in range(n)]
     diagnosis = CLASSIFICATION.diagnose(probabilities, y, CLASSES, paths=paths, domains="new")
-    return Part(diagnosis, CLASSIFICATION.interval(probabilities, y))
+    return Measurement(diagnosis, CLASSIFICATION.interval(probabilities, y))
 
 
 def titles(result: oodzoo.TestResult) -> list[str]:

@@ -16,7 +16,7 @@ from tests.chromium import faults
 from tests.report.assessment_example import example_test
 from tests.report.example import DOMAINS, example_run
 
-from oodzoo.predictor.assessment.result import TestResult
+from oodzoo.predictor.assessment import TestResult
 from oodzoo.report import page as make_page
 from oodzoo.report.assessment_page import assessment_page
 from oodzoo.report.record import PredictorSummary, Run

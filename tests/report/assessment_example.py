@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from oodzoo.data.files import EmbeddedFile, ImageFile
-from oodzoo.predictor.assessment.result import Missed, OutOfDomain, Part, Promise, TestResult
+from oodzoo.predictor.assessment import Measurement, Missed, OutOfDomain, Promise, TestResult
 from oodzoo.tasks import Kind, task_of
 
 
@@ -36,7 +36,7 @@ def example_test(
     paths = [f"{at}/photo-{at}.jpg" for at in range(n)]
     place = np.array([domains[at % len(domains)] for at in range(n)], object)
 
-    def part(mine: np.ndarray) -> Part:
+    def part(mine: np.ndarray) -> Measurement:
         found = task_of(task).diagnose(
             values[mine],
             y[mine],
@@ -44,7 +44,7 @@ def example_test(
             paths=[paths[at] for at in mine],
             domains=place[mine].tolist(),
         )
-        return Part(found, task_of(task).interval(values[mine], y[mine]))
+        return Measurement(found, task_of(task).interval(values[mine], y[mine]))
 
     files: dict[str, ImageFile] = {} if image is None else dict.fromkeys(paths, EmbeddedFile(image))
     verdicts: dict[str, Any] = dict.fromkeys(domains, "within")

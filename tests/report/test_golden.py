@@ -33,7 +33,7 @@ from tests.report.outline import outline
 from oodzoo.cli.terminal import WIDTH
 from oodzoo.combining.evaluation.rows import Gain, TunedFacts, Tuning
 from oodzoo.combining.statements import Advice, on_budget, on_target, on_tuning
-from oodzoo.predictor.assessment.result import TestResult
+from oodzoo.predictor.assessment import TestResult
 from oodzoo.ranking.racing import Dropped
 from oodzoo.report import page
 from oodzoo.report.assessment_page import assessment_page

@@ -75,7 +75,7 @@ def assess(
     """Test a predictor on labelled data: what it gets right and wrong, and what was expected."""
     from oodzoo.core.events import Events
     from oodzoo.predictor import load
-    from oodzoo.predictor.assessment import test
+    from oodzoo.predictor.testing import test
     from oodzoo.report.assessment_page import write_test_report
 
     page = _page(out)  # before the work
@@ -117,7 +117,7 @@ def _page(out: Path | None) -> Path | None:
 
 
 def _show(terminal: Terminal, result: TestResult) -> None:
-    from oodzoo.predictor.assessment.advice import next_steps
+    from oodzoo.predictor.assessment import next_steps
 
     terminal.table(*result.table())
     terminal.line("")

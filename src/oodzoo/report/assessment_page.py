@@ -12,8 +12,7 @@ from oodzoo.core.io import write_tidily
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, significant, span, typed, without_folders
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError
-from oodzoo.predictor.assessment.advice import next_steps
-from oodzoo.predictor.assessment.result import Part, Promise, TestResult, shown
+from oodzoo.predictor.assessment import Measurement, Promise, TestResult, next_steps, shown
 from oodzoo.report.blocks import (
     Block,
     Card,
@@ -294,7 +293,7 @@ def domains_figure(result: TestResult) -> Figure:
     )
 
 
-def _domain_summary(result: TestResult, order: list[tuple[str, Part]]) -> str:
+def _domain_summary(result: TestResult, order: list[tuple[str, Measurement]]) -> str:
     metric = task_of(result.task).measure
     (worst, low), (best, high) = order[0], order[-1]
     if len(order) == 1:
@@ -312,7 +311,7 @@ def _domain_summary(result: TestResult, order: list[tuple[str, Part]]) -> str:
 
 
 def _domain_chart(
-    result: TestResult, rows: list[tuple[str, Part]], title: str, description: str
+    result: TestResult, rows: list[tuple[str, Measurement]], title: str, description: str
 ) -> Chart:
     promise = result.promise
     lowest = task_of(result.task).measure.lowest
@@ -339,7 +338,7 @@ def _draw_domain_row(
     drawing: Drawing,
     result: TestResult,
     name: str,
-    part: Part,
+    part: Measurement,
     promise: Promise | None,
     scale: Scale,
     y: float,

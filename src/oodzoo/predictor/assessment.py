@@ -1,17 +1,18 @@
-"""The result of a test, and whether it agrees with what the predictor promises."""
+"""The result of a test: figures, whether they agree with what was promised, and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
+from oodzoo.core.errors import InputError
 from oodzoo.core.io import structured
 from oodzoo.core.tables import Table
-from oodzoo.core.text import count, number, significant, span
+from oodzoo.core.text import count, did_you_mean, number, significant, span
 from oodzoo.data.files import ImageFile
 from oodzoo.predictor.parts import Provenance
 from oodzoo.tasks import AnyDiagnosis, Kind, require_kind, task_of
@@ -112,7 +113,7 @@ def promise_of(
 
 
 @dataclass(frozen=True)
-class Part:
+class Measurement:
     """What was measured on the images of a domain, or on all.
 
     Attributes
@@ -132,7 +133,7 @@ class Part:
         return {**self.diagnosis.to_dict(), "interval": self.interval and list(self.interval)}
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any], task: Kind) -> Part:
+    def from_dict(cls, document: Mapping[str, Any], task: Kind) -> Measurement:
         """Restore from :meth:`to_dict`."""
         interval = document["interval"]
         if interval is not None:
@@ -185,9 +186,9 @@ class TestResult:
     choice : str
         How the models of the predictor were chosen and combined.
     models : tuple of str
-    overall : Part
+    overall : Measurement
         Measured on all samples.
-    domains : dict of str to Part
+    domains : dict of str to Measurement
         Measured on the samples of each domain.
     unknown : dict of str to int
         Number of samples of each class that the predictor does not know. They count as wrong.
@@ -220,8 +221,8 @@ class TestResult:
     noun: str
     choice: str
     models: tuple[str, ...]
-    overall: Part
-    domains: dict[str, Part]
+    overall: Measurement
+    domains: dict[str, Measurement]
     unknown: dict[str, int]
     known_accuracy: float | None
     absent: tuple[str, ...]
@@ -305,29 +306,26 @@ class TestResult:
             raise AttributeError(f"a test of {self.task} has no classes; see .diagnosis")
         return self.diagnosis
 
-    def value_of(self, part: Part) -> float:
-        """The main metric on a part, in percent."""
-        value: float = getattr(part.diagnosis, task_of(self.task).metric)
+    def value_of(self, measured: Measurement) -> float:
+        """The main metric of a measurement, in percent."""
+        value: float = getattr(measured.diagnosis, task_of(self.task).metric)
         return value
 
-    def second_of(self, part: Part) -> float:
-        """The second metric on a part."""
-        value: float = getattr(part.diagnosis, task_of(self.task).second_metric)
+    def second_of(self, measured: Measurement) -> float:
+        """The second metric of a measurement."""
+        value: float = getattr(measured.diagnosis, task_of(self.task).second_metric)
         return value
 
     def findings(self) -> list[str]:
         """Summarise the result, one sentence per line."""
         lines = [self._headline(), *([self.promise.text] if self.promise else [])]
         if isinstance(self.diagnosis, ClassDiagnosis):
-            lines.append(self._calibration(self.diagnosis))
+            found = self.diagnosis.reliability
+            lines.append(
+                f"Its confidence is {number(found.confidence, 1)} % on average, "
+                f"{number(found.error, 1)} points off (expected calibration error)."
+            )
         return [*lines, *self.remarks()]
-
-    def _calibration(self, found: ClassDiagnosis) -> str:
-        sure, error = found.reliability.confidence, found.reliability.error
-        return (
-            f"Its confidence is {number(sure, 1)} % on average, {number(error, 1)} points off "
-            "(expected calibration error)."
-        )
 
     def _headline(self) -> str:
         task, noun = task_of(self.task), count(self.images, self.noun)
@@ -403,43 +401,32 @@ class TestResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON document; metrics in percent."""
-        far = self.out_of_domain
+        plain = {name: msgspec.to_builtins(getattr(self, name)) for name in _plain_fields()}
+        if self.promise is not None:
+            plain["promise"]["agrees"] = self.promise.agrees
         return {
             "task": self.task,
             "metric": self.metric,
-            "data": self.data,
-            "noun": self.noun,
-            "choice": self.choice,
-            "models": list(self.models),
+            **plain,
             **self.overall.to_dict(),
             "average": self.average,
-            "domains": {name: part.to_dict() for name, part in self.domains.items()},
-            "unknown": dict(self.unknown),
-            "known_accuracy": self.known_accuracy,
-            "absent": list(self.absent),
-            "unreadable": msgspec.to_builtins(self.unreadable),
-            "out_of_domain": msgspec.to_builtins(far),
-            "trained_on": list(self.trained_on),
-            "is_training_data": self.is_training_data,
-            "issues": list(self.issues),
-            "adapted": self.adapted,
-            "promise": None if self.promise is None else {
-                **msgspec.to_builtins(self.promise),
-                "agrees": self.promise.agrees,
-            },
+            "domains": {name: each.to_dict() for name, each in self.domains.items()},
             "findings": self.findings(),
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> TestResult:
         """Restore a result from :meth:`to_dict`."""
+        plain = _plain_fields()
+        if missing := [name for name in plain if name not in document]:
+            raise InputError(f"the test is damaged: it has no {missing[0]!r}")
         task = require_kind(document["task"])
         domains = document["domains"].items()
         return cls(
             task=task,
-            overall=Part.from_dict(document, task),
-            domains={name: Part.from_dict(part, task) for name, part in domains},
-            **msgspec.structs.asdict(structured(document, _Plain, "the test")),
+            overall=Measurement.from_dict(document, task),
+            domains={name: Measurement.from_dict(each, task) for name, each in domains},
+            **{name: structured(document[name], kind, "the test") for name, kind in plain.items()},
         )
 
     def __repr__(self) -> str:
@@ -458,6 +445,10 @@ class TestResult:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """The metrics by domain: headings, and rows of text."""
         words = task_of(self.task)
+        verdicts = {} if self.promise is None else self.promise.verdicts
+        measured = [*self.domains.items()]
+        if len(measured) > 1:
+            measured.append(("all", self.overall))
         columns = [
             "domain",
             f"{self.noun}s",
@@ -465,41 +456,30 @@ class TestResult:
             "90 % interval",
             words.second_measure.heading,
         ]
-        everything = {"all": self.overall} if len(self.domains) > 1 else {}
-        if self.promise is not None and self.promise.verdicts:
-            columns.append("promise")
-        rows = []
-        for name, part in [*self.domains.items(), *everything.items()]:
-            row = [
+        rows = [
+            [
                 name,
-                number(part.diagnosis.images),
-                shown(words.measure, self.value_of(part), unit=False),
-                part.interval_text(),
-                shown(words.second_measure, self.second_of(part), unit=False),
+                number(each.diagnosis.images),
+                shown(words.measure, self.value_of(each), unit=False),
+                each.interval_text(),
+                shown(words.second_measure, self.second_of(each), unit=False),
             ]
-            if self.promise is not None and self.promise.verdicts:
-                row.append("" if part is self.overall else self.promise.verdicts.get(name, ""))
-            rows.append(row)
+            for name, each in measured
+        ]
+        if verdicts:
+            columns.append("promise")
+            for (name, each), row in zip(measured, rows, strict=True):
+                row.append("" if each is self.overall else verdicts.get(name, ""))
         return columns, rows
 
 
-class _Plain(msgspec.Struct):
-    """The parts of a document that need no knowledge of the task."""
-
-    data: str
-    noun: str
-    choice: str
-    models: tuple[str, ...]
-    unknown: dict[str, int]
-    known_accuracy: float | None
-    absent: tuple[str, ...]
-    unreadable: tuple[Missed, ...]
-    out_of_domain: OutOfDomain
-    trained_on: tuple[str, ...] = ()
-    is_training_data: bool = False
-    issues: tuple[str, ...] = ()
-    adapted: bool = False
-    promise: Promise | None = None
+def _plain_fields() -> dict[str, Any]:
+    """The type of each field that is in the document as it is, whatever the task."""
+    kinds = get_type_hints(TestResult)
+    names = (field.name for field in fields(TestResult))
+    return {
+        name: kinds[name] for name in names if name not in ("task", "overall", "domains", "files")
+    }
 
 
 def shown(measure: Measure, value: float | None, *, unit: bool = True) -> str:
@@ -524,3 +504,146 @@ def _listed(names: Mapping[str, int] | tuple[str, ...], most: int = 5) -> str:
         texts = list(map(repr, names))
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return ", ".join(texts[:most]) + more
+
+
+# --- what to do next -----------------------------------------------------------------------------
+
+WIDE = 10.0
+"""Points of an interval that are worth more samples."""
+TOO_SURE = 5.0
+"""Points of confidence above the accuracy that are worth a warning."""
+OFF = 10.0
+"""Points of calibration error that are worth a warning."""
+SURE = 90.0
+"""Confidence from which a mistake may be a wrong label."""
+
+
+class NextStep(NamedTuple):
+    """Something to do: a title, and why and how in a sentence or two."""
+
+    title: str
+    text: str
+
+
+def next_steps(result: TestResult) -> list[NextStep]:
+    """Return what to do, the most important first."""
+    steps = [*_about_data(result), *_about_domains(result)]
+    if isinstance(result.diagnosis, ClassDiagnosis):
+        steps += _about_classes(result, result.diagnosis)
+    noun = result.noun
+    if result.interval is None:
+        text = (
+            f"There is no interval: one {noun}, or {noun}s that all count alike, do not tell how "
+            "much others would differ."
+        )
+        steps.append(NextStep(f"Test more {noun}s", text))
+    elif (width := result.interval[1] - result.interval[0]) > WIDE:
+        text = (
+            f"The 90 % interval is {number(width)} points wide; four times as many {noun}s halve "
+            "it."
+        )
+        steps.append(NextStep(f"Test more {noun}s", text))
+    return steps
+
+
+def _about_data(result: TestResult) -> list[NextStep]:
+    noun, steps = result.noun, []
+    if result.is_training_data or result.trained_on:
+        steps.append(
+            NextStep(
+                "Test on new domains",
+                f"The predictor knows {'this data' if result.is_training_data else 'domains of'} "
+                f"{'' if result.is_training_data else 'these names '}from its training. Labelled "
+                f"{noun}s of a place, time or device that it has not seen tell more.",
+            )
+        )
+    if result.unknown and isinstance(result.diagnosis, ClassDiagnosis):
+        known = [name for name in result.diagnosis.classes if name not in result.unknown]
+        hints = [
+            f"{name!r}: {hint}" for name in result.unknown if (hint := did_you_mean(name, known))
+        ]
+        text = (
+            f"The predictor cannot predict them. Leave their {noun}s out, or train with such "
+            f"{noun}s: a new predictor knows the classes of its training data."
+        )
+        if hints:
+            text = (
+                f"If they are only spelt differently, rename them ({' '.join(hints[:3])}). {text}"
+            )
+        steps.append(
+            NextStep(
+                f"Settle {count(len(result.unknown), 'unknown class', 'unknown classes')}", text
+            )
+        )
+    if result.unreadable:
+        steps.append(
+            NextStep(
+                f"Replace {count(len(result.unreadable), 'unreadable file')}",
+                "They are listed with the reason, and in no figure.",
+            )
+        )
+    return steps
+
+
+def _about_domains(result: TestResult) -> list[NextStep]:
+    verdicts = {} if result.promise is None else result.promise.new
+    below = [repr(name) for name, each in verdicts.items() if each == "below"]
+    if not below:
+        return []
+    text = (
+        "What it was promised to reach holds for domains like those of the training, and these are "
+        f"different. Labelled {result.noun}s of them, as one more domain, help most: fit again "
+        "with them."
+    )
+    if result.choice == "pool" and not result.adapted:
+        text += " Without labels, adapting may help: test again with --adapt (adapt=True)."
+    return [NextStep(f"Train with {result.noun}s of {', '.join(below)}", text)]
+
+
+def _about_classes(result: TestResult, found: ClassDiagnosis) -> list[NextStep]:
+    noun, steps = result.noun, []
+    figures = found.per_class
+    for label, predicted, images in found.confusions:
+        share = 100 * images / figures[label].images
+        if label not in result.unknown and images >= 3 and share >= 10:
+            steps.append(
+                NextStep(
+                    f"Tell {label} from {predicted}",
+                    f"{number(images)} of {count(figures[label].images, noun)} of {label} are "
+                    f"taken for {predicted}: the most frequent confusion. More training {noun}s of "
+                    f"{label} that look like these help.",
+                )
+            )
+            break
+    sure = [each for each in found.mistakes if each.confidence >= SURE]
+    if sure:
+        steps.append(
+            NextStep(
+                "Look at the most confident mistakes",
+                f"{sure[0].path!r} is labelled {sure[0].label}, and predicted as "
+                f"{sure[0].predicted} with {number(sure[0].confidence)} %. Where the label is "
+                "wrong, the predictor is better than measured.",
+            )
+        )
+    if about := _about_confidence(result, found):
+        steps.append(NextStep("Do not take its confidence at its word here", about))
+    return steps
+
+
+def _about_confidence(result: TestResult, found: ClassDiagnosis) -> str:
+    """How far its confidence is off, and what follows; empty if it is not."""
+    confidence, error = found.reliability.confidence, found.reliability.error
+    gap = confidence - found.accuracy
+    if gap < TOO_SURE and error < OFF:
+        return ""
+    advice = f"A limit for its confidence must be chosen on {result.noun}s like these."
+    if abs(gap) < TOO_SURE:
+        return (
+            f"It is right on average, but {number(error, 1)} points off at a given confidence "
+            f"(calibration error). {advice}"
+        )
+    than = "and" if gap > 0 else "but"
+    return (
+        f"It is {number(confidence, 1)} % sure on average, {than} {number(found.accuracy, 1)} % "
+        f"right. {advice}"
+    )
