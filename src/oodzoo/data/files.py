@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import islice
@@ -208,14 +209,20 @@ class ImageOpener(Protocol):
         """Return the bytes of the image file at a position."""
 
 
-class LocalFile(msgspec.Struct, frozen=True, tag="local"):
-    """A file on a local disk."""
+class _OnThisMachine:
+    """Images that nothing has to be fetched for."""
 
-    path: str
+    __slots__ = ()
 
     @property
     def remote(self) -> None:
         return None
+
+
+class LocalFile(_OnThisMachine, msgspec.Struct, frozen=True, tag="local"):
+    """A file on a local disk."""
+
+    path: str
 
     def __str__(self) -> str:
         return self.path
@@ -330,19 +337,13 @@ class ParquetCell(_Contained, frozen=True, tag="parquet"):
         return content
 
 
-class ObjectImage:
+@dataclass(slots=True, eq=False)
+class ObjectImage(_OnThisMachine):
     """An image that an object of this process opens; other processes cannot."""
 
-    __slots__ = ("name", "opener", "position")
-
-    @property
-    def remote(self) -> None:
-        return None
-
-    def __init__(self, opener: ImageOpener, position: int, name: str) -> None:
-        self.opener = opener
-        self.position = position
-        self.name = name
+    opener: ImageOpener
+    position: int
+    name: str
 
     def __str__(self) -> str:
         return self.name
@@ -354,14 +355,10 @@ class ObjectImage:
         return self.opener.open(self.position)
 
 
-class EmbeddedFile(msgspec.Struct, frozen=True, tag="embedded"):
+class EmbeddedFile(_OnThisMachine, msgspec.Struct, frozen=True, tag="embedded"):
     """The bytes of a small image file."""
 
     content: bytes
-
-    @property
-    def remote(self) -> None:
-        return None
 
     def __str__(self) -> str:
         return "an embedded image"
@@ -373,15 +370,11 @@ class EmbeddedFile(msgspec.Struct, frozen=True, tag="embedded"):
         return self.content
 
 
-class TextFile(msgspec.Struct, frozen=True, tag="text"):
+class TextFile(_OnThisMachine, msgspec.Struct, frozen=True, tag="text"):
     """A text in a table; as a string, what messages call it."""
 
     text: str
     name: str
-
-    @property
-    def remote(self) -> None:
-        return None
 
     def __str__(self) -> str:
         return self.name

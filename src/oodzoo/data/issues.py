@@ -27,14 +27,30 @@ _NAMES = 5
 _OPTIMISTIC = "leave-one-domain-out results will be too optimistic"
 _EMPTY = hashlib.sha256(b"").hexdigest()
 
-# What sources find while they list.
-_LISTED = {
+_ADVICE = {
+    # what sources find while they list
     "broken link": "restore what it links to, or remove it",
     "link loop": "remove it",
     "empty class": "add images or remove the folder",
     "empty domain": "move its images into class folders, root/domain/class/image",
     "no class": "move them into class folders, root/domain/class/image",
+    # labels
+    "one class": "accuracies there tell nothing about telling classes apart: add images of other "
+    "classes, or leave the domain out",
+    "missing class": "accuracies there tell nothing about these classes: add images, or merge or "
+    "remove classes",
+    "unused label": "leave it out",
+    "missing label": "the average precision there leaves these labels out: add images, or merge "
+    "or remove labels",
+    "constant": "R² is undefined there: add images with other values, or leave the domain out",
+    "ranges": "a model has to extrapolate there: add images with other values, or leave the "
+    "domain out",
+    # images
+    "unreadable": "extraction skips such images: replace or remove them",
+    "small": "replace or remove thumbnails and placeholders",
+    "sizes": "resize the images to a common size unless unseen domains will differ likewise",
 }
+"""What to do about a problem of a kind."""
 
 
 class Spread(NamedTuple):
@@ -58,8 +74,14 @@ def listed(issues: Iterable[Issue]) -> Iterator[Issue]:
     for kind, same in by_kind.items():
         message = _shown([issue.message for issue in same])
         paths = tuple(path for issue in same for path in issue.paths)
-        advice = next((i.advice for i in same if i.advice), _LISTED.get(kind, ""))
+        advice = next((i.advice for i in same if i.advice), _ADVICE.get(kind, ""))
         yield Issue(kind, message, paths, advice)
+
+
+def _joined(kind: str, texts: Sequence[str], start: str = "") -> Iterator[Issue]:
+    """Yield an issue of the texts, if there are any."""
+    if texts:
+        yield Issue(kind, start + _shown(texts), advice=_ADVICE[kind])
 
 
 def missing_classes(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Issue]:
@@ -73,20 +95,8 @@ def missing_classes(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Issue]:
             single.append(f"domain {domain!r} has images of one class only, {present[0]!r}")
         elif absent:
             incomplete.append(f"domain {domain!r} has no images of {_names(absent, 'class')}")
-    if single:
-        yield Issue(
-            "one class",
-            _shown(single),
-            advice="accuracies there tell nothing about telling classes apart: add images of "
-            "other classes, or leave the domain out",
-        )
-    if incomplete:
-        yield Issue(
-            "missing class",
-            _shown(incomplete),
-            advice="accuracies there tell nothing about these classes: add images, or merge or "
-            "remove classes",
-        )
+    yield from _joined("one class", single)
+    yield from _joined("missing class", incomplete)
 
 
 def missing_labels(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Issue]:
@@ -94,21 +104,13 @@ def missing_labels(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Issue]:
     labels = list(next(iter(counts.values()), {}))
     unused = [label for label in labels if not any(row[label] for row in counts.values())]
     if unused:
-        yield Issue(
-            "unused label", f"no image has the {_names(unused, 'label')}", advice="leave it out"
-        )
+        yield from _joined("unused label", [f"no image has the {_names(unused, 'label')}"])
     lacking: list[str] = []
     for domain, row in counts.items():
         absent = [label for label, n in row.items() if not n and label not in unused]
         if absent:
             lacking.append(f"domain {domain!r} has no images with the {_names(absent, 'label')}")
-    if lacking:
-        yield Issue(
-            "missing label",
-            _shown(lacking),
-            advice="the average precision there leaves these labels out: add images, or merge or "
-            "remove labels",
-        )
+    yield from _joined("missing label", lacking)
 
 
 def constant_numbers(numbers: Mapping[str, Mapping[str, Spread]]) -> Iterator[Issue]:
@@ -119,12 +121,7 @@ def constant_numbers(numbers: Mapping[str, Mapping[str, Spread]]) -> Iterator[Is
         for name, spread in spread_of.items()
         if spread.smallest == spread.largest
     ]
-    if found:
-        yield Issue(
-            "constant",
-            _shown(found),
-            advice="R² is undefined there: add images with other values, or leave the domain out",
-        )
+    yield from _joined("constant", found)
 
 
 def different_ranges(numbers: Mapping[str, Mapping[str, Spread]]) -> Iterator[Issue]:
@@ -136,13 +133,7 @@ def different_ranges(numbers: Mapping[str, Mapping[str, Spread]]) -> Iterator[Is
         for name, spread in spread_of.items()
         if spread.overlap is not None and spread.overlap < SMALL_OVERLAP
     ]
-    if found:
-        yield Issue(
-            "ranges",
-            "ranges of numbers hardly overlap: " + _shown(found),
-            advice="a model has to extrapolate there: add images with other values, or leave the "
-            "domain out",
-        )
+    yield from _joined("ranges", found, "ranges of numbers hardly overlap: ")
 
 
 def shared_groups(samples: Iterable[Sample]) -> Iterator[Issue]:
@@ -176,7 +167,7 @@ def unreadable_images(problems: Mapping[str, str]) -> Iterator[Issue]:
         "unreadable",
         f"{count(len(problems), 'image')} cannot be read: {_shown(shown)}",
         tuple(problems),
-        "extraction skips such images: replace or remove them",
+        _ADVICE["unreadable"],
     )
 
 
@@ -300,11 +291,8 @@ def different_sizes(sizes: Mapping[str, tuple[int, int]]) -> Iterator[Issue]:
     small, large = min(side, key=lambda d: side[d]), max(side, key=lambda d: side[d])
     if side[large] >= SIZE_RATIO * side[small]:
         shown = " and ".join(f"{'×'.join(map(str, sizes[d]))} in {d!r}" for d in (small, large))
-        yield Issue(
-            "sizes",
-            f"the domains differ in size: median {shown}; resolution alone tells them apart",
-            advice="resize the images to a common size unless unseen domains will differ likewise",
-        )
+        message = f"the domains differ in size: median {shown}; resolution alone tells them apart"
+        yield from _joined("sizes", [message])
 
 
 def small_images(paths: Sequence[str]) -> Iterator[Issue]:
@@ -315,7 +303,7 @@ def small_images(paths: Sequence[str]) -> Iterator[Issue]:
             f"{count(len(paths), 'image')} with a side below {SMALL_SIDE} pixels, unlike the rest "
             f"of the domain: {_shown([repr(path) for path in paths], ', ')}",
             tuple(paths),
-            "replace or remove thumbnails and placeholders",
+            _ADVICE["small"],
         )
 
 

@@ -6,7 +6,7 @@ import copy
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -175,10 +175,20 @@ class FeatureStore:
         )
 
     def _repr_html_(self) -> str:
-        domains = {name: len(self._domain(name).paths) for name in self.domains}
+        rows = []
+        for name in self.models:
+            stored, time = self.model(name), self.milliseconds_per_image(name)
+            counts = [stored.feature_dim, stored.n_logits, stored.parameters]
+            cells = ["" if n is None else number(n) for n in counts]
+            rows.append([name, *cells, "" if time is None else significant(time)])
+        listed = [f"{name} ({len(self._domain(name).paths):,})" for name in self.domains]
         outputs = self.task.count_outputs(len(self.classes))
-        times = {name: self.milliseconds_per_image(name) for name in self.models}
-        return _as_html(self.name, self.manifest.models, times, domains, outputs)
+        return Table.of(
+            ["model", "features", "logits", "parameters", "ms / image"],
+            rows,
+            caption=f"{self.name}: {count(len(rows), 'model')}, {count(self.n_images, 'image')}",
+            notes=[f"{count(len(listed), 'domain')}: {some_of(listed, 10)}; {outputs}."],
+        ).html()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.models)
@@ -459,39 +469,3 @@ def _read(path: Path) -> tuple[Manifest, SampleTable]:
             f"`oodzoo store sync {typed(shown(path))} DATA`"
         )
     return manifest, SampleTable([])
-
-
-def _as_html(
-    name: str,
-    models: Mapping[str, StoredModel],
-    milliseconds: Mapping[str, float | None],
-    domains: Mapping[str, int],
-    outputs: str,
-) -> str:
-    """Return a table of the models.
-
-    Parameters
-    ----------
-    name : str
-        Name of the store.
-    models : mapping of str to StoredModel
-    milliseconds : mapping of str to float or None
-        Time per image of each model, where it is known.
-    domains : mapping of str to int
-        Number of images of each domain with labels.
-    outputs : str
-        What the labels are, in words.
-    """
-    rows = []
-    for model, time in sorted(milliseconds.items()):
-        stored = models[model]
-        counts = [stored.feature_dim, stored.n_logits, stored.parameters]
-        cells = ["" if n is None else number(n) for n in counts]
-        rows.append([model, *cells, "" if time is None else significant(time)])
-    listed = [f"{domain} ({images:,})" for domain, images in domains.items()]
-    return Table.of(
-        ["model", "features", "logits", "parameters", "ms / image"],
-        rows,
-        caption=f"{name}: {count(len(rows), 'model')}, {count(sum(domains.values()), 'image')}",
-        notes=[f"{count(len(domains), 'domain')}: {some_of(listed, 10)}; {outputs}."],
-    ).html()
