@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -10,13 +11,11 @@ import oodzoo
 from oodzoo.combining.statements import shown_choice
 from oodzoo.core.io import write_tidily
 from oodzoo.core.tables import Column, Table
-from oodzoo.core.text import count, listed, number, significant, span, typed, without_folders
-from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError
-from oodzoo.predictor.assessment import Measurement, Promise, TestResult, next_steps, shown
+from oodzoo.core.text import count, listed, number, span, typed, without_folders
+from oodzoo.data.files import StoredFile
+from oodzoo.predictor.assessment import Measurement, TestResult, next_steps, shown
 from oodzoo.report.blocks import (
     Block,
-    Card,
-    Cards,
     Change,
     Changes,
     Chooser,
@@ -26,7 +25,6 @@ from oodzoo.report.blocks import (
     Key,
     Measured,
     Section,
-    Thumbnail,
     Tile,
 )
 from oodzoo.report.chart import (
@@ -34,28 +32,24 @@ from oodzoo.report.chart import (
     Chart,
     Drawing,
     Scale,
-    Size,
-    axis_above,
-    covering,
     edge_note,
-    in_both_sizes,
     mark,
     percent,
+    row_chart,
     whisker,
 )
-from oodzoo.report.data import thumbnail_url
 from oodzoo.report.diagnosis import (
-    MISTAKE_SIDE,
     classes_figure,
     confusion_figure,
+    labels_blocks,
     mistakes_gallery,
+    numbers_blocks,
     reliability_figure,
 )
 from oodzoo.report.page import render
 from oodzoo.tasks import task_of
 from oodzoo.tasks.classification import ClassDiagnosis
-from oodzoo.tasks.multilabel import LabelDiagnosis, LabelFigures
-from oodzoo.tasks.regression import NumberDiagnosis, NumberFigures
+from oodzoo.tasks.regression import NumberDiagnosis
 
 # --- the page -------------------------------------------------------------------------------------
 
@@ -314,43 +308,12 @@ def _domain_chart(
     result: TestResult, rows: list[tuple[str, Measurement]], title: str, description: str
 ) -> Chart:
     promise = result.promise
-    lowest = task_of(result.task).measure.lowest
     ends = [end for _, part in rows for end in part.interval or (result.value_of(part),)]
     ends += promise.interval or () if promise is not None else ()
 
-    def draw(size: Size) -> Drawing:
-        height, top = (42, 30) if size.narrow else (28, 34)
-        left, right = (4, size.width - 50) if size.narrow else (230, size.width - 70)
-        bottom = top + height * len(rows)
-        drawing = Drawing(size.width, bottom + 4, title, description)
-        scale = percent(ends, left, right, lowest=lowest)
-        starts = [top + height * at for at in range(len(rows))]
-        pieces = [(start + 19, start + height - 2) for start in starts] if size.narrow else []
-        axis_above(drawing, scale, top - 8, bottom, most=6, unit=" %", pieces=pieces)
-        for start, (name, part) in zip(starts, rows, strict=True):
-            _draw_domain_row(drawing, result, name, part, promise, scale, start, height, size)
-        return drawing
-
-    return in_both_sizes(draw)
-
-
-def _draw_domain_row(
-    drawing: Drawing,
-    result: TestResult,
-    name: str,
-    part: Measurement,
-    promise: Promise | None,
-    scale: Scale,
-    y: float,
-    height: float,
-    size: Size,
-) -> None:
-    value = result.value_of(part)
-    middle = y + (29 if size.narrow else height / 2)
-    with drawing.group("row"):
-        drawing.rect(0, y, size.width, height, "band")
-        room = size.width - 10 if size.narrow else scale.start - 16
-        drawing.name(0, y + 14 if size.narrow else middle + 4, name, room)
+    def draw_row(drawing: Drawing, scale: Scale, at: int, middle: float) -> None:
+        name, part = rows[at]
+        value = result.value_of(part)
         if promise is not None and promise.interval is not None and name in promise.new:
             low, high = promise.interval
             tip = f"promised for one new domain\n{span(low, high)} %"
@@ -363,178 +326,7 @@ def _draw_domain_row(
             low, high = part.interval
             whisker(drawing, middle, scale(low), scale(high), "expected", tip)
         mark(drawing, "circle", scale(value), middle, "dot expected", tip)
-        drawing.text(size.width, middle + 4, number(value, 1), "value", end="end")
+        drawing.text(drawing.width, middle + 4, number(value, 1), "value", end="end")
 
-
-# --- predicted numbers ----------------------------------------------------------------------------
-
-
-def numbers_blocks(
-    diagnosis: NumberDiagnosis, files: Mapping[str, ImageFile], noun: str
-) -> list[Block]:
-    """For each number, the error by true value, and the samples with the largest errors."""
-    blocks: list[Block] = []
-    for at, (name, each) in enumerate(diagnosis.per_output.items()):
-        blocks.append(ranges_figure(name, each, f"ranges-{at + 1}", noun))
-        if each.largest:
-            blocks.append(_largest(name, each, files))
-    return blocks
-
-
-def ranges_figure(name: str, figures: NumberFigures, ident: str, noun: str) -> Figure:
-    """The mean absolute error in ranges of the true value."""
-    columns = [
-        Column("Lowest", "low"),
-        Column("Highest", "high"),
-        Column(f"{noun.capitalize()}s", "images", 0),
-        Column("Absolute error", "absolute_error"),
-        Column("Bias", "bias"),
-    ]
-    rows: list[list[Any]] = [
-        [each.low, each.high, each.images, each.absolute_error, each.bias]
-        for each in figures.ranges
-    ]
-    direction = "too high" if figures.bias > 0 else "too low"
-    worst = max(figures.ranges, key=lambda each: each.absolute_error)
-    text = (
-        f"{name} is off by {significant(figures.absolute_error)} on average; predictions are "
-        f"{significant(abs(figures.bias))} {direction}. Explained variance: "
-        f"{number(figures.explained_variance, 1)} %. The error is largest for true values from "
-        f"{significant(worst.low)} to {significant(worst.high)}: "
-        f"{significant(worst.absolute_error)}."
-    )
-    title = f"{name}: error by true value"
-    return Figure(
-        title, Table(ident, title, columns, rows), text, _range_chart(figures, title, text)
-    )
-
-
-def _range_chart(figures: NumberFigures, title: str, description: str) -> Chart:
-    ranges = figures.ranges
-
-    def draw(size: Size) -> Drawing:
-        height = 42 if size.narrow else 28
-        left, right = (0, size.width - 90) if size.narrow else (230, size.width - 100)
-        drawing = Drawing(size.width, height * len(ranges) + 6, title, description)
-        scale = covering([each.absolute_error for each in ranges], left, right, zero=True)
-        for at, each in enumerate(ranges):
-            y = height * at
-            name = f"{significant(each.low)} to {significant(each.high)}"
-            drawing.text(0, y + (13 if size.narrow else 18), name, "name")
-            bar = y + (20 if size.narrow else 8)
-            tip = (
-                f"{name}\nabsolute error {significant(each.absolute_error)}, bias "
-                f"{significant(each.bias)}, {count(each.images, 'sample')}"
-            )
-            width = scale(each.absolute_error) - left
-            drawing.rect(left, bar, width, 12, "bar single", data_tip=tip)
-            label = significant(each.absolute_error)
-            drawing.text(left + width + 8, bar + 10, label, "value")
-        return drawing
-
-    return in_both_sizes(draw)
-
-
-def _largest(name: str, figures: NumberFigures, files: Mapping[str, ImageFile]) -> Cards:
-    cards = []
-    for each in figures.largest:
-        pairs = [("true", significant(each.label)), ("predicted", significant(each.predicted))]
-        text = f"{name} {pairs[0][1]} in {each.domain}, predicted {pairs[1][1]}"
-        cards.append(Card(each.path, pairs, thumbnail(each.path, files, text)))
-    return Cards(f"{name}: largest errors", cards)
-
-
-def thumbnail(path: str, files: Mapping[str, ImageFile], text: str) -> Thumbnail | None:
-    """A small image of a sample; None if it is not an image, or cannot be read."""
-    try:
-        return Thumbnail(thumbnail_url(files[path], MISTAKE_SIDE), text)  # type: ignore[arg-type]
-    except (KeyError, UnreadableImageError):
-        return None
-
-
-# --- several labels -------------------------------------------------------------------------------
-
-
-def labels_blocks(
-    diagnosis: LabelDiagnosis, files: Mapping[str, ImageFile], noun: str
-) -> list[Block]:
-    """A figure of all labels, and the samples with the most confident mistakes."""
-    blocks: list[Block] = [labels_figure(diagnosis, noun)]
-    if diagnosis.mistakes:
-        blocks.append(_label_mistakes(diagnosis, files))
-    return blocks
-
-
-def labels_figure(diagnosis: LabelDiagnosis, noun: str) -> Figure:
-    """Average precision, recall and precision of each label, the worst first."""
-    order = sorted(diagnosis.per_label.items(), key=lambda item: _label_order(item[1]))
-    present = [(name, each) for name, each in order if each.images]
-    columns = [
-        Column("Label", "label", text=True),
-        Column(f"{noun.capitalize()}s", "images", 0),
-        Column("Average precision %", "average_precision", 1),
-        Column("Recall %", "recall", 1),
-        Column("Precision %", "precision", 1),
-    ]
-    rows: list[list[Any]] = [
-        [name, each.images, each.average_precision, each.recall, each.precision]
-        for name, each in order
-    ]
-    name, worst = present[0]
-    text = (
-        f"{name} is predicted worst: average precision {number(worst.average_precision, 1)} %, "
-        f"found in {number(worst.recall, 1)} % of the {count(worst.images, noun)} that have it."
-    )
-    if len(order) > MOST_ROWS:
-        text += f" The chart shows the worst {MOST_ROWS}; the table lists all."
-    title = "Average precision of each label"
-    return Figure(
-        title,
-        Table("labels", title, columns, rows),
-        text,
-        _label_chart(present[:MOST_ROWS], title, text, noun),
-    )
-
-
-def _label_order(figures: LabelFigures) -> tuple[bool, float]:
-    """Labels without samples are last."""
-    return figures.average_precision is None, figures.average_precision or 0.0
-
-
-def _label_chart(
-    rows: Sequence[tuple[str, LabelFigures]], title: str, description: str, noun: str
-) -> Chart:
-    def draw(size: Size) -> Drawing:
-        height, top = (42, 30) if size.narrow else (26, 34)
-        left, right = (4, size.width - 50) if size.narrow else (230, size.width - 70)
-        bottom = top + height * len(rows)
-        drawing = Drawing(size.width, bottom + 4, title, description)
-        scale = Scale(0, 100, left, right)
-        starts = [top + height * at for at in range(len(rows))]
-        pieces = [(start + 19, start + height - 2) for start in starts] if size.narrow else []
-        axis_above(drawing, scale, top - 8, bottom, most=6, unit=" %", pieces=pieces)
-        for y, (name, each) in zip(starts, rows, strict=True):
-            middle = y + (28 if size.narrow else height / 2)
-            with drawing.group("row"):
-                drawing.rect(0, y, size.width, height, "band")
-                room = size.width - 10 if size.narrow else left - 16
-                drawing.name(0, y + 14 if size.narrow else middle + 4, name, room)
-                value = each.average_precision or 0.0
-                tip = f"{name}\naverage precision {number(value, 1)} %, {count(each.images, noun)}"
-                width = scale(value) - left
-                drawing.rect(left, middle - 6, width, 12, "bar single", data_tip=tip)
-                drawing.text(size.width, middle + 4, number(value, 1), "value", end="end")
-        return drawing
-
-    return in_both_sizes(draw)
-
-
-def _label_mistakes(diagnosis: LabelDiagnosis, files: Mapping[str, ImageFile]) -> Cards:
-    cards = []
-    for each in diagnosis.mistakes:
-        truth = f"{'has' if each.has else 'has not'} {each.label}"
-        sure = f"{'not ' if each.has else ''}{each.label}, {number(each.confidence)} %"
-        text = f"{truth} in {each.domain}, predicted as {sure}"
-        pairs = [("true", truth), ("predicted", sure)]
-        cards.append(Card(each.path, pairs, thumbnail(each.path, files, text)))
-    return Cards("Most confident mistakes", cards, "At most one for each image.")
+    scale = partial(percent, ends, lowest=task_of(result.task).measure.lowest)
+    return row_chart(title, description, [name for name, _ in rows], scale, draw_row)

@@ -259,6 +259,98 @@ def in_both_sizes(draw: Callable[[Size], Drawing]) -> Chart:
     return Chart(wide=draw(WIDE), narrow=draw(NARROW))
 
 
+def row_chart(
+    title: str,
+    description: str,
+    names: Sequence[str],
+    scale: Callable[[float, float], Scale],
+    draw_row: Callable[[Drawing, Scale, int, float], None],
+    *,
+    left: float = 230,
+    room: float = 70,
+    head: str = "",
+) -> Chart:
+    """A chart of percentages with a row for each name.
+
+    Parameters
+    ----------
+    title, description : str
+    names : sequence of str
+    scale : callable
+        The scale from a start to an end.
+    draw_row : callable
+        Draws a row: in a drawing, with a scale, its index, and its middle.
+    left, room : float
+        Pixels for the names, and for the values, on a wide screen.
+    head : str
+        Title of the values.
+    """
+
+    def draw(size: Size) -> Drawing:
+        height, top = (42, 30) if size.narrow else (28, 34)
+        bottom = top + height * len(names)
+        drawing = Drawing(size.width, bottom + 4, title, description)
+        start, end = (4.0, room - 20) if size.narrow else (left, room)
+        across = scale(start, size.width - end)
+        pieces = size.pieces(top, height, len(names), 19, 2)
+        axis_above(drawing, across, top - 8, bottom, most=6, unit=" %", pieces=pieces)
+        if head:
+            drawing.text(size.width - 4, top - 14, head, "head", end="end")
+        for at, name in enumerate(names):
+            y = top + height * at
+            middle = y + (29 if size.narrow else height / 2)
+            with drawing.row(y, height):
+                width = size.width - 10 if size.narrow else start - 16
+                drawing.name(0, y + 14 if size.narrow else middle + 4, name, width)
+                draw_row(drawing, across, at, middle)
+        return drawing
+
+    return in_both_sizes(draw)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a chart, with its name before and its label behind it; `whole` is a paler bar."""
+
+    name: str
+    value: float
+    label: str
+    tip: str
+    whole: float | None = None
+
+
+def bar_chart(
+    title: str, description: str, bars: Sequence[Bar], kind: str, left: float = 230
+) -> Chart:
+    """A named bar in each row; `left` is the room for the names on a wide screen."""
+
+    def draw(size: Size) -> Drawing:
+        height, top = (42, 21) if size.narrow else (28, 8)
+        start, room = (0.0, 112) if size.narrow else (left, 140)
+        drawing = Drawing(size.width, height * len(bars) + 6, title, description)
+        ends = [bar.value if bar.whole is None else bar.whole for bar in bars]
+        scale = covering(ends, start, size.width - room, zero=True)
+        for at, (bar, end) in enumerate(zip(bars, ends, strict=True)):
+            y = height * at
+            width = size.width - 8 if size.narrow else left - 14
+            drawing.name(0, y + (14 if size.narrow else 18), bar.name, width)
+            shades = [("whole", end)] if bar.whole is not None else []
+            for shade, length in (*shades, (f"bar {kind}", bar.value)):
+                width = scale(length) - start
+                drawing.rect(start, y + top, width, 12, shade, data_tip=bar.tip)
+            drawing.text(scale(end) + 8, y + top + 10, bar.label, "value")
+        return drawing
+
+    return in_both_sizes(draw)
+
+
+def axis_beside(drawing: Drawing, scale: Scale, left: float, right: float, most: int = 6) -> None:
+    """Horizontal grid lines with labels at their left."""
+    for value, label in scale.ticks(most):
+        drawing.line(left, scale(value), right, scale(value), "grid")
+        drawing.text(left - 8, scale(value) + 4, label, "tick", end="end")
+
+
 def axis_above(
     drawing: Drawing,
     scale: Scale,

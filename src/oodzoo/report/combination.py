@@ -20,6 +20,7 @@ from oodzoo.report.chart import (
     Scale,
     Size,
     axis_above,
+    axis_beside,
     covering,
     edge_note,
     in_both_sizes,
@@ -415,9 +416,7 @@ def _curve_chart(
         drawing = Drawing(width, 280, title, description)
         across = Scale(min(numbers) - 0.3, max(numbers) + 0.3, 46, width - 16)
         up = covering([value for line in lines for value in line.values], 226, 22, margin=0.15)
-        for value, label in up.ticks(7):
-            drawing.line(46, up(value), width - 16, up(value), "grid")
-            drawing.text(38, up(value) + 4, label, "tick", end="end")
+        axis_beside(drawing, up, 46, width - 16, 7)
         every = max(1, len(numbers) // (6 if size.narrow else 12))
         for k in numbers[::every]:
             drawing.text(across(k), 248, str(k), "tick", end="middle")
@@ -425,8 +424,7 @@ def _curve_chart(
         drawing.text(0, 12, "%", "head")
         for line in lines:
             points = [(across(k), up(v)) for k, v in zip(numbers, line.values, strict=True)]
-            data = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-            drawing.path(data, f"curve {line.kind}")
+            drawing.curve(points, line.kind)
             for k, value, (x, y) in zip(numbers, line.values, points, strict=True):
                 tip = f"{line.title}, {count(k, 'model')}: {number(value, 1)} %"
                 mark(drawing, line.shape, x, y, f"dot {line.kind}", tip)

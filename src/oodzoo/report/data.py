@@ -104,25 +104,28 @@ def _thumbnails(
         for example in examples:
             if len(thumbnails) == most:
                 break
-            try:
-                url = thumbnail_url(files[example.path])
-            except (KeyError, UnreadableImageError):
-                continue
-            thumbnails.append(Thumbnail(url, f"{example.label}, {domain}"))
+            if found := thumbnail(files, example.path, f"{example.label}, {domain}"):
+                thumbnails.append(found)
         if thumbnails:
             rows.append((domain, thumbnails))
     return rows
 
 
-def thumbnail_url(file: StoredFile, side: int = SIDE) -> str:
-    """Read an image and encode a small square of it as a data URL."""
-    image = read(file)
+def thumbnail(
+    files: Mapping[str, StoredFile], key: str, text: str, side: int = SIDE
+) -> Thumbnail | None:
+    """A small square of an image as a data URL; None if it is not at hand, or cannot be read."""
+    try:
+        image = read(files[key])
+    except (KeyError, UnreadableImageError):
+        return None
     # tiny images keep their pixels
     method = Image.Resampling.NEAREST if min(image.size) < side else Image.Resampling.LANCZOS
     small = ImageOps.fit(image, (side, side), method)
     content = io.BytesIO()
     small.save(content, "JPEG", quality=72, optimize=True)
-    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
+    url = f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
+    return Thumbnail(url, text)
 
 
 # --- the section "Near-duplicate images" ----------------------------------------------------------
@@ -163,15 +166,12 @@ def _pair_thumbnails(
     """Both images of each pair that can still be read, with a caption."""
     shown = []
     for pair in shown_pairs(leaks):
-        try:
-            urls = [thumbnail_url(files[key], PAIR_SIDE) for key in pair.keys]
-        except (KeyError, UnreadableImageError):
-            continue
         first, second = (
-            Thumbnail(url, f"{path}, {domain}")
-            for url, path, domain in zip(urls, pair.paths, pair.domains, strict=True)
+            thumbnail(files, key, f"{path}, {domain}", PAIR_SIDE)
+            for key, path, domain in zip(pair.keys, pair.paths, pair.domains, strict=True)
         )
-        shown.append((_caption(pair), (first, second)))
+        if first and second:
+            shown.append((_caption(pair), (first, second)))
     return shown
 
 
@@ -183,25 +183,18 @@ def _caption(pair: Pair) -> str:
 
 def _pair_table(leaks: NearDuplicates) -> Table:
     columns = [
-        Column("Image", "first", text=True),
-        Column("Domain", "first_domain", text=True),
-        Column("Label", "first_label", text=True),
-        Column("Near-duplicate", "second", text=True),
-        Column("Domain", "second_domain", text=True),
-        Column("Label", "second_label", text=True),
+        Column("Image", "first", text=True, of=lambda pair: pair.paths[0]),
+        Column("Domain", "first_domain", text=True, of=lambda pair: pair.domains[0]),
+        Column("Label", "first_label", text=True, of=lambda pair: pair.labels[0]),
+        Column("Near-duplicate", "second", text=True, of=lambda pair: pair.paths[1]),
+        Column("Domain", "second_domain", text=True, of=lambda pair: pair.domains[1]),
+        Column("Label", "second_label", text=True, of=lambda pair: pair.labels[1]),
         Column("Evidence", "evidence", text=True),
         Column("Similarity", "similarity", 2),
         Column("Pixels", "correlation", 3),
     ]
-    rows = [
-        [
-            *(pair.paths[0], pair.domains[0], pair.labels[0]),
-            *(pair.paths[1], pair.domains[1], pair.labels[1]),
-            *(pair.evidence, pair.similarity, pair.correlation),
-        ]
-        for pair in (*leaks.across.worst, *leaks.within.worst)
-    ]
-    return Table("near-duplicates", "Near-duplicate images", columns, rows)
+    pairs = (*leaks.across.worst, *leaks.within.worst)
+    return Table.over("near-duplicates", "Near-duplicate images", columns, pairs)
 
 
 # --- the section "Race" ---------------------------------------------------------------------------
@@ -220,19 +213,9 @@ def race_section(dropped: Mapping[str, Dropped]) -> Section:
         Column(f"Expected {metric.name}, %", f"expected_{name}", 1),
         Column("Reason", "reason", text=True),
     ]
+    facts = ("round", "images", "rank", "rank_interval", "expected_accuracy", "reason")
     order = sorted(dropped.items(), key=lambda item: (-item[1].round, item[1].rank))
-    rows = [
-        [
-            model,
-            each.round,
-            each.images,
-            each.rank,
-            each.rank_interval,
-            each.expected_accuracy,
-            each.reason,
-        ]
-        for model, each in order
-    ]
+    rows = [[model, *(getattr(each, fact) for fact in facts)] for model, each in order]
     lead = (
         f"Dropped after a look at a sample of the images: {count(len(rows), 'model')}. Rank and "
         f"expected {metric.name} are those on this sample. No other table lists these models. The "
@@ -279,14 +262,13 @@ def _text(value: Any) -> str:
 
 def _stages(stages: Sequence[Stage]) -> Figure:
     columns = [
-        Column("Stage", "stage", text=True),
+        Column("Stage", "stage", text=True, of=lambda stage: stage.name),
         Column("Seconds", "seconds", 1),
         Column("Reused from an earlier run", "reused"),
     ]
-    rows = [[stage.name, stage.seconds, stage.reused] for stage in stages]
     return Figure(
         title="Time",
         text=f"{duration(sum(stage.seconds for stage in stages))} in total.",
-        table=Table("times", "Seconds per stage", columns, rows),
+        table=Table.over("times", "Seconds per stage", columns, stages),
         folded=False,
     )

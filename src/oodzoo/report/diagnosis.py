@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 from typing import Any
 
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.core.tables import Column, Table
-from oodzoo.core.text import count, number, span
-from oodzoo.data.files import StoredFile, UnreadableImageError
-from oodzoo.report.blocks import Block, Card, Cards, Chooser, Figure, Key, Section, Thumbnail
+from oodzoo.core.text import count, number, significant, span
+from oodzoo.data.files import StoredFile
+from oodzoo.report.blocks import Block, Card, Cards, Chooser, Figure, Key, Section
 from oodzoo.report.chart import (
     MOST_ROWS,
+    Bar,
     Chart,
     Drawing,
     Scale,
     Size,
-    axis_above,
+    axis_beside,
+    bar_chart,
     in_both_sizes,
     mark,
+    row_chart,
     shortened,
     text_width,
 )
-from oodzoo.report.data import thumbnail_url
+from oodzoo.report.data import thumbnail
 from oodzoo.tasks.classification import (
     Bin,
     ClassDiagnosis,
@@ -33,6 +37,8 @@ from oodzoo.tasks.classification import (
     Reliability,
     add_up,
 )
+from oodzoo.tasks.multilabel import LabelDiagnosis, LabelFigures
+from oodzoo.tasks.regression import NumberDiagnosis, NumberFigures
 
 # --- confident mistakes ---------------------------------------------------------------------------
 
@@ -58,10 +64,7 @@ def mistakes_gallery(
 def _card(mistake: Mistake, files: Mapping[str, StoredFile]) -> Card:
     verdict = f"{mistake.predicted}, {number(mistake.confidence)} %"
     text = f"{mistake.label} in {mistake.domain}, predicted as {verdict}"
-    try:
-        image = Thumbnail(thumbnail_url(files[mistake.key], MISTAKE_SIDE), text)
-    except (KeyError, UnreadableImageError):
-        image = None
+    image = thumbnail(files, mistake.key, text, MISTAKE_SIDE)
     return Card(mistake.path, [("true", mistake.label), ("predicted", verdict)], image)
 
 
@@ -140,9 +143,7 @@ def _draw_matrix(diagnosis: ClassDiagnosis, title: str, description: str, size: 
     for at, label in enumerate(classes):
         x = left + width * at
         if upright:
-            place = f"translate({x + width / 2 + 4:.1f} {top - 8:.1f}) rotate(-90)"
-            style = f"font-size:{min(11, 0.9 * width):.1f}px"
-            drawing.name(0, 0, label, 90, "tick", size=11, transform=place, style=style)
+            drawing.upright(x + width / 2, top - 8, label, 90, 0.9 * width)
         else:
             drawing.text(x + width / 2, top - 8, label, "tick", end="middle")
     for row, (label, counts) in enumerate(zip(classes, diagnosis.confusion, strict=True)):
@@ -201,30 +202,17 @@ def _pairs_figure(diagnosis: ClassDiagnosis, ident: str, title: str, summary: st
     text = summary
     if len(wrong) > len(rows):
         text += f" The table has the {len(rows)} most frequent of {number(len(wrong))} confusions."
-    chart = _bars(rows[:MOST_BARS], title, summary) if rows else None
+    bars = [
+        Bar(
+            f"{label} → {predicted}",
+            images,
+            f"{number(images)} ({number(share)} %)",
+            f"{label}\ntaken for {predicted}: {count(images, 'image')} ({number(share, 1)} %)",
+        )
+        for label, predicted, images, share in rows[:MOST_BARS]
+    ]
+    chart = bar_chart(title, summary, bars, "ensemble", left=390) if rows else None
     return Figure(title, Table(ident, f"{title}: confusions", columns, rows), text, chart)
-
-
-def _bars(rows: list[list[Any]], title: str, description: str) -> Chart:
-    """A bar for each of the most frequent confusions."""
-
-    def draw(size: Size) -> Drawing:
-        height = 40 if size.narrow else 26
-        left, right = (0, size.width - 90) if size.narrow else (390, size.width - 130)
-        drawing = Drawing(size.width, height * len(rows) + 6, title, description)
-        scale = Scale(0, max(images for *_, images, _ in rows), left, right)
-        for at, (label, predicted, images, share) in enumerate(rows):
-            y = height * at
-            room = size.width - 8 if size.narrow else left - 14
-            drawing.name(0, y + (13 if size.narrow else 17), f"{label} → {predicted}", room)
-            bar = y + (20 if size.narrow else 7)
-            tip = f"{label}\ntaken for {predicted}: {count(images, 'image')} ({number(share, 1)} %)"
-            drawing.rect(left, bar, scale(images) - left, 12, "bar ensemble", data_tip=tip)
-            value = f"{number(images)} ({number(share)} %)"
-            drawing.text(scale(images) + 8, bar + 10, value, "value")
-        return drawing
-
-    return in_both_sizes(draw)
 
 
 # --- each class -----------------------------------------------------------------------------------
@@ -317,34 +305,20 @@ def _class_table(
 def _class_chart(rows: Sequence[tuple[str, ClassFigures]], title: str, description: str) -> Chart:
     longest = max(text_width(label, 12) for label, _ in rows)
 
-    def draw(size: Size) -> Drawing:
-        height, top = (42, 30) if size.narrow else (26, 34)
-        names = min(longest + 24, 230)
-        left, right = (4.0, size.width - 50) if size.narrow else (names, size.width - 70)
-        bottom = top + height * len(rows)
-        drawing = Drawing(size.width, bottom + 4, title, description)
-        scale = Scale(0, 100, left, right)
-        starts = [top + height * at for at in range(len(rows))] if size.narrow else []
-        pieces = [(start + 19, start + height - 2) for start in starts]
-        axis_above(drawing, scale, top - 8, bottom, most=6, unit=" %", pieces=pieces)
-        for at, (label, each) in enumerate(rows):
-            y = top + height * at
-            middle = y + (28 if size.narrow else height / 2)
-            with drawing.group("row"):
-                drawing.rect(0, y, size.width, height, "band")
-                room = size.width - 10 if size.narrow else left - 16
-                drawing.name(0, y + 14 if size.narrow else middle + 4, label, room)
-                recall = each.recall or 0.0
-                tip = f"{label}\nrecall {number(recall, 1)} % of {count(each.images, 'image')}"
-                kind = "bar single"
-                drawing.rect(left, middle - 6, scale(recall) - left, 12, kind, data_tip=tip)
-                if each.precision is not None:
-                    words = f"{label}\nprecision {number(each.precision, 1)} %"
-                    mark(drawing, "diamond", scale(each.precision), middle, "dot neutral", words)
-                drawing.text(size.width, middle + 4, number(recall, 1), "value", end="end")
-        return drawing
+    def draw_row(drawing: Drawing, scale: Scale, at: int, middle: float) -> None:
+        label, each = rows[at]
+        recall = each.recall or 0.0
+        tip = f"{label}\nrecall {number(recall, 1)} % of {count(each.images, 'image')}"
+        width = scale(recall) - scale.start
+        drawing.rect(scale.start, middle - 6, width, 12, "bar single", data_tip=tip)
+        if each.precision is not None:
+            tip = f"{label}\nprecision {number(each.precision, 1)} %"
+            mark(drawing, "diamond", scale(each.precision), middle, "dot neutral", tip)
+        drawing.text(drawing.width, middle + 4, number(recall, 1), "value", end="end")
 
-    return in_both_sizes(draw)
+    names = [label for label, _ in rows]
+    left = min(longest + 24, 230)
+    return row_chart(title, description, names, partial(Scale, 0, 100), draw_row, left=left)
 
 
 # --- reliability of confidences -------------------------------------------------------------------
@@ -433,9 +407,7 @@ def _reliability_chart(bins: Sequence[Bin], title: str, description: str) -> Cha
         drawing = Drawing(width, foot + 44, title, description)
         across, up = Scale(0, 100, left, right), Scale(0, 100, base, top)
         drawing.text(0, 12, "Accuracy %", "head")
-        for value, label in up.ticks(6):
-            drawing.line(left, up(value), right, up(value), "grid")
-            drawing.text(left - 8, up(value) + 4, label, "tick", end="end")
+        axis_beside(drawing, up, left, right)
         drawing.line(across(0), up(0), across(100), up(100), "diagonal")
         drawing.text(0, base + 32, "Images", "head")
         drawing.line(left, foot, right, foot, "zero")
@@ -443,7 +415,7 @@ def _reliability_chart(bins: Sequence[Bin], title: str, description: str) -> Cha
             drawing.text(across(value), foot + 16, label, "tick", end="middle")
         drawing.text((left + right) / 2, foot + 38, "confidence %", "head", end="middle")
         points = [(across(each.confidence), up(each.accuracy)) for each in bins]
-        drawing.path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), "curve expected")
+        drawing.curve(points, "expected")
         for each, (x, y) in zip(bins, points, strict=True):
             tip = (
                 f"Confidence {span(each.low, each.high)} %\n{count(each.images, 'image')}, mean "
@@ -520,3 +492,136 @@ def _by_domain(
     more = len(domains) - len(mistakes)
     label = f"Held-out domain, the {len(mistakes)} hardest" if more else "Held-out domain"
     return Chooser("confusion", label, options)
+
+
+# --- predicted numbers ----------------------------------------------------------------------------
+
+
+def numbers_blocks(
+    diagnosis: NumberDiagnosis, files: Mapping[str, StoredFile], noun: str
+) -> list[Block]:
+    """For each number, the error by true value, and the samples with the largest errors."""
+    blocks: list[Block] = []
+    for at, (name, each) in enumerate(diagnosis.per_output.items()):
+        blocks.append(ranges_figure(name, each, f"ranges-{at + 1}", noun))
+        if each.largest:
+            blocks.append(_largest(name, each, files))
+    return blocks
+
+
+def ranges_figure(name: str, figures: NumberFigures, ident: str, noun: str) -> Figure:
+    """The mean absolute error in ranges of the true value."""
+    columns = [
+        Column("Lowest", "low"),
+        Column("Highest", "high"),
+        Column(f"{noun.capitalize()}s", "images", 0),
+        Column("Absolute error", "absolute_error"),
+        Column("Bias", "bias"),
+    ]
+    direction = "too high" if figures.bias > 0 else "too low"
+    worst = max(figures.ranges, key=lambda each: each.absolute_error)
+    text = (
+        f"{name} is off by {significant(figures.absolute_error)} on average; predictions are "
+        f"{significant(abs(figures.bias))} {direction}. Explained variance: "
+        f"{number(figures.explained_variance, 1)} %. The error is largest for true values from "
+        f"{significant(worst.low)} to {significant(worst.high)}: "
+        f"{significant(worst.absolute_error)}."
+    )
+    title = f"{name}: error by true value"
+    bars = []
+    for each in figures.ranges:
+        values, error = (
+            f"{significant(each.low)} to {significant(each.high)}",
+            significant(each.absolute_error),
+        )
+        tip = (
+            f"{values}\nabsolute error {error}, bias {significant(each.bias)}, "
+            f"{count(each.images, 'sample')}"
+        )
+        bars.append(Bar(values, each.absolute_error, error, tip))
+    table = Table.over(ident, title, columns, figures.ranges)
+    return Figure(title, table, text, bar_chart(title, text, bars, "single"))
+
+
+def _largest(name: str, figures: NumberFigures, files: Mapping[str, StoredFile]) -> Cards:
+    cards = []
+    for each in figures.largest:
+        pairs = [("true", significant(each.label)), ("predicted", significant(each.predicted))]
+        text = f"{name} {pairs[0][1]} in {each.domain}, predicted {pairs[1][1]}"
+        cards.append(Card(each.path, pairs, thumbnail(files, each.path, text, MISTAKE_SIDE)))
+    return Cards(f"{name}: largest errors", cards)
+
+
+# --- several labels -------------------------------------------------------------------------------
+
+
+def labels_blocks(
+    diagnosis: LabelDiagnosis, files: Mapping[str, StoredFile], noun: str
+) -> list[Block]:
+    """A figure of all labels, and the samples with the most confident mistakes."""
+    blocks: list[Block] = [labels_figure(diagnosis, noun)]
+    if diagnosis.mistakes:
+        blocks.append(_label_mistakes(diagnosis, files))
+    return blocks
+
+
+def labels_figure(diagnosis: LabelDiagnosis, noun: str) -> Figure:
+    """Average precision, recall and precision of each label, the worst first."""
+    order = sorted(diagnosis.per_label.items(), key=lambda item: _label_order(item[1]))
+    present = [(name, each) for name, each in order if each.images]
+    columns = [
+        Column("Label", "label", text=True),
+        Column(f"{noun.capitalize()}s", "images", 0),
+        Column("Average precision %", "average_precision", 1),
+        Column("Recall %", "recall", 1),
+        Column("Precision %", "precision", 1),
+    ]
+    rows: list[list[Any]] = [
+        [name, each.images, each.average_precision, each.recall, each.precision]
+        for name, each in order
+    ]
+    name, worst = present[0]
+    text = (
+        f"{name} is predicted worst: average precision {number(worst.average_precision, 1)} %, "
+        f"found in {number(worst.recall, 1)} % of the {count(worst.images, noun)} that have it."
+    )
+    if len(order) > MOST_ROWS:
+        text += f" The chart shows the worst {MOST_ROWS}; the table lists all."
+    title = "Average precision of each label"
+    return Figure(
+        title,
+        Table("labels", title, columns, rows),
+        text,
+        _label_chart(present[:MOST_ROWS], title, text, noun),
+    )
+
+
+def _label_order(figures: LabelFigures) -> tuple[bool, float]:
+    """Labels without samples are last."""
+    return figures.average_precision is None, figures.average_precision or 0.0
+
+
+def _label_chart(
+    rows: Sequence[tuple[str, LabelFigures]], title: str, description: str, noun: str
+) -> Chart:
+    def draw_row(drawing: Drawing, scale: Scale, at: int, middle: float) -> None:
+        name, each = rows[at]
+        value = each.average_precision or 0.0
+        tip = f"{name}\naverage precision {number(value, 1)} %, {count(each.images, noun)}"
+        width = scale(value) - scale.start
+        drawing.rect(scale.start, middle - 6, width, 12, "bar single", data_tip=tip)
+        drawing.text(drawing.width, middle + 4, number(value, 1), "value", end="end")
+
+    names = [name for name, _ in rows]
+    return row_chart(title, description, names, partial(Scale, 0, 100), draw_row)
+
+
+def _label_mistakes(diagnosis: LabelDiagnosis, files: Mapping[str, StoredFile]) -> Cards:
+    cards = []
+    for each in diagnosis.mistakes:
+        truth = f"{'has' if each.has else 'has not'} {each.label}"
+        sure = f"{'not ' if each.has else ''}{each.label}, {number(each.confidence)} %"
+        text = f"{truth} in {each.domain}, predicted as {sure}"
+        pairs = [("true", truth), ("predicted", sure)]
+        cards.append(Card(each.path, pairs, thumbnail(files, each.path, text, MISTAKE_SIDE)))
+    return Cards("Most confident mistakes", cards, "At most one for each image.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -33,6 +34,7 @@ from oodzoo.report.chart import (
     in_both_sizes,
     mark,
     percent,
+    row_chart,
     shortened,
     text_width,
     whisker,
@@ -450,38 +452,26 @@ def _accuracy_figure(ranking: Ranking) -> Figure:
     values = [value for each in found.values() for value in each.values()]
     title = f"{metric.title} on each held-out domain"
 
-    def draw(size: Size) -> Drawing:
-        """A row for each domain: a stroke per model, the mean, and the top-ranked model."""
-        height, top = (52, 44) if size.narrow else (36, 44)
-        left, right = (16, size.width - 76) if size.narrow else (200, size.width - 90)
-        bottom = top + height * len(order)
-        drawing = Drawing(size.width, bottom + 8, title, summary)
-        scale = percent(values, left, right, lowest=metric.lowest)
-        pieces = size.pieces(top, height, len(order))
-        axis_above(drawing, scale, top - 6, bottom, most=6, unit=" %", pieces=pieces)
-        drawing.text(size.width - 4, top - 12, "deficit", "head", end="end")
-        for at, domain in enumerate(order):
-            y = top + height * at
-            with drawing.row(y, height):
-                middle = y + (34 if size.narrow else height / 2)
-                room = 230 if size.narrow else left - 20
-                drawing.name(0, y + 16 if size.narrow else middle + 4, domain, room)
-                for model, value in found[domain].items():
-                    tip = f"{model}\n{domain}: {number(value, 1)} %"
-                    drawing.rect(scale(value) - 1, middle - 8, 2, 16, "stroke", data_tip=tip)
-                mean, best = means[domain], found[domain][first]
-                tip = f"mean over {count(models, 'model')}\n{domain}: {number(mean, 1)} %"
-                mark(drawing, "diamond", scale(mean), middle, "dot neutral", tip)
-                tip = f"{first}, top-ranked\n{domain}: {number(best, 1)} %"
-                mark(drawing, "circle", scale(best), middle, "dot expected", tip)
-                deficit = number(overall - mean, 1)
-                drawing.text(size.width - 4, middle + 4, deficit, "value", end="end")
-        return drawing
+    def draw_row(drawing: Drawing, scale: Scale, at: int, middle: float) -> None:
+        """A stroke for each model, the mean, and the top-ranked model."""
+        domain = order[at]
+        for model, value in found[domain].items():
+            tip = f"{model}\n{domain}: {number(value, 1)} %"
+            drawing.rect(scale(value) - 1, middle - 8, 2, 16, "stroke", data_tip=tip)
+        mean, best = means[domain], found[domain][first]
+        tip = f"mean over {count(models, 'model')}\n{domain}: {number(mean, 1)} %"
+        mark(drawing, "diamond", scale(mean), middle, "dot neutral", tip)
+        tip = f"{first}, top-ranked\n{domain}: {number(best, 1)} %"
+        mark(drawing, "circle", scale(best), middle, "dot expected", tip)
+        deficit = number(overall - mean, 1)
+        drawing.text(drawing.width - 4, middle + 4, deficit, "value", end="end")
 
+    scale = partial(percent, values, lowest=metric.lowest)
+    chart = row_chart(title, summary, order, scale, draw_row, left=200, room=96, head="deficit")
     return Figure(
         title=title,
         text=summary + note + edge_note(values, metric.lowest),
-        chart=in_both_sizes(draw),
+        chart=chart,
         legend=[
             Key("stroke", "line", "one model"),
             Key("neutral", "diamond", "mean over all models"),

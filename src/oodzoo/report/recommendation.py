@@ -16,7 +16,16 @@ from oodzoo.core.packages import install_hint
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, span
 from oodzoo.report.blocks import Block, Change, Changes, Figure, Key, Section
-from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, mark
+from oodzoo.report.chart import (
+    Chart,
+    Drawing,
+    Scale,
+    Size,
+    axis_beside,
+    covering,
+    in_both_sizes,
+    mark,
+)
 from oodzoo.report.headline import MOST_NAMES
 from oodzoo.tasks import task_of
 from oodzoo.tasks.task import MEASURES
@@ -213,15 +222,13 @@ def _curve_chart(curve: LearningCurve, per: str, title: str, description: str) -
         across = Scale(numbers[0] - room, numbers[-1] + room, left, right)
         up = covering(values, base, 22, margin=0.08)
         drawing.text(0, 12, "%", "head")
-        for value, label in up.ticks(6):
-            drawing.line(left, up(value), right, up(value), "grid")
-            drawing.text(left - 8, up(value) + 4, label, "tick", end="end")
+        axis_beside(drawing, up, left, right)
         label = per if per.startswith("training") else f"training {per}"
         drawing.text((left + right) / 2, 270, label, "head", end="middle")
         points = [
             (across(x), up(point.average)) for x, point in zip(numbers, curve.points, strict=True)
         ]
-        drawing.path("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points), "curve expected")
+        drawing.curve(points, "expected")
         for point, (x, y) in zip(curve.points, points, strict=True):
             images = _images(point.images_per_class)
             drawing.text(x, base + 22, images, "tick", end="middle")

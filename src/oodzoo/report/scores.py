@@ -12,7 +12,7 @@ from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, significant, span
 from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
 from oodzoo.report.blocks import Figure, Section
-from oodzoo.report.chart import Chart, Drawing, Scale, Size, covering, in_both_sizes, percent
+from oodzoo.report.chart import Bar, Drawing, axis_beside, bar_chart, covering, percent
 from oodzoo.tasks import task_of
 
 
@@ -108,9 +108,7 @@ def _scatter(bed: TestBed, name: str) -> Drawing:
     subtitle = "τ is undefined" if result.weighted_tau is None else f"τ {_tau(result)}"
     drawing.text(0, 31, subtitle, "tick")
     up = percent(bed.accuracy.values(), base, top)
-    for value, label in up.ticks(4):
-        drawing.line(left, up(value), right, up(value), "grid")
-        drawing.text(left - 6, up(value) + 4, label, "tick", end="end")
+    axis_beside(drawing, up, left, right, 4)
     points = {model: value for model, value in result.values.items() if value is not None}
     across = covering(points.values(), left + 6, right - 6)
     for model, value in points.items():
@@ -204,41 +202,19 @@ def _kept(selection: SelectionSummary) -> Figure:
         Column("Model", "model", text=True),
         Column("Features", "n_features", 0),
         Column("Kept", "n_selected", 0),
-        Column("Kept %", "kept_percent", 1),
+        Column("Kept %", "kept_percent", 1, of=lambda m: 100 * m.n_selected / m.n_features),
     ]
-    rows = [
-        [each.model, each.n_features, each.n_selected, 100 * each.n_selected / each.n_features]
-        for each in models
-    ]
+    bars = []
+    for each in models:
+        label = f"{number(each.n_selected)} of {number(each.n_features)}"
+        tip = f"{each.model}\n{label} features kept"
+        bars.append(Bar(each.model, each.n_selected, label, tip, whole=each.n_features))
+    title = "Features kept per model"
     return Figure(
-        title="Features kept per model",
-        chart=_kept_chart(models, f"{summary}."),
-        table=Table("features-kept", "Features kept per model", columns, rows),
+        title=title,
+        chart=bar_chart(title, f"{summary}.", bars, "selection", left=250),
+        table=Table.over("features-kept", title, columns, models),
     )
-
-
-def _kept_chart(models: Sequence[ModelSelection], description: str) -> Chart:
-    """A bar for each model, with the kept part filled."""
-
-    def draw(size: Size) -> Drawing:
-        height = 44 if size.narrow else 30
-        left, right = (0, size.width - 112) if size.narrow else (250, size.width - 140)
-        title = "Features kept per model"
-        drawing = Drawing(size.width, height * len(models) + 8, title, description)
-        scale = Scale(0, max(each.n_features for each in models), left, right)
-        for at, each in enumerate(models):
-            y = height * at
-            room = size.width - 8 if size.narrow else left - 14
-            drawing.name(0, y + (14 if size.narrow else 20), each.model, room)
-            bar, whole, kept = y + (21 if size.narrow else 8), each.n_features, each.n_selected
-            label = f"{number(kept)} of {number(whole)}"
-            tip = f"{each.model}\n{label} features kept"
-            drawing.rect(left, bar, scale(whole) - left, 14, "whole", data_tip=tip)
-            drawing.rect(left, bar, scale(kept) - left, 14, "bar selection", data_tip=tip)
-            drawing.text(scale(whole) + 8, bar + 11, label, "value")
-        return drawing
-
-    return in_both_sizes(draw)
 
 
 def _numbers(selection: SelectionSummary) -> Figure:
@@ -246,14 +222,19 @@ def _numbers(selection: SelectionSummary) -> Figure:
     quality = task_of(selection.task).quality_measure
     columns = [
         Column("Features kept", "n_selected", 0),
-        Column(quality.heading, re.sub("[- ]", "_", quality.name), quality.digits),
+        Column(
+            quality.heading,
+            re.sub("[- ]", "_", quality.name),
+            quality.digits,
+            of=lambda each: each.log_likelihood,
+        ),
     ]
-    rows = [[each.n_selected, each.log_likelihood] for each in selection.numbers_tried]
+    tried = selection.numbers_tried
     return Figure(
         title="Number of features",
         text=f"Mean {quality.name} of left-out domains, by the number of features kept. Features "
         f"and heads are chosen without the left-out domain. {quality.means}".rstrip(),
-        table=Table("number-of-features", "Numbers of features compared", columns, rows),
+        table=Table.over("number-of-features", "Numbers of features compared", columns, tried),
         folded=False,
     )
 
