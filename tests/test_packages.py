@@ -14,7 +14,7 @@ import pytest
 import oodzoo
 from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.core.packages import install_hint, is_installed, optional_package
-from oodzoo.report.headline import steps
+from oodzoo.report.recommendation import steps
 from oodzoo.report.record import PredictorSummary, Run
 
 ROOT = Path(__file__).parents[1]

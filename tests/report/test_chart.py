@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from oodzoo.core.tables import LONG, Column, Table
-from oodzoo.report.blocks import Facts, Headline, Section
 from oodzoo.report.chart import (
     Drawing,
     Scale,
@@ -16,7 +15,7 @@ from oodzoo.report.chart import (
     shortened,
     text_width,
 )
-from oodzoo.report.page import render
+from oodzoo.report.page import Facts, Headline, Section, render
 
 
 @pytest.mark.parametrize("text", ["x" * 100, "网络" * 20, "a"])

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from tests.report.diagnosis_example import example_diagnosis
 
-from oodzoo.report.blocks import Figure
 from oodzoo.report.diagnosis import classes_figure
+from oodzoo.report.page import Figure
 
 
 def drawn(figure: Figure) -> list[str]:

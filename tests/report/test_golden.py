@@ -37,7 +37,7 @@ from oodzoo.predictor.assessment import TestResult
 from oodzoo.ranking.racing import Dropped
 from oodzoo.report import page
 from oodzoo.report.assessment_page import assessment_page
-from oodzoo.report.headline import verdict
+from oodzoo.report.recommendation import verdict
 from oodzoo.report.record import ExtractionSummary, PredictorSummary, Run
 from oodzoo.store.leaks.similar import NearDuplicates, Pair, Pairs
 from oodzoo.tasks import CLASSIFICATION

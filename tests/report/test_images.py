@@ -16,9 +16,8 @@ from tests.report.test_golden import leaks
 from oodzoo.data.files import LocalFile, StoredFile
 from oodzoo.report import page, write_test_report
 from oodzoo.report.assessment_page import assessment_page
-from oodzoo.report.blocks import Headline, Section
 from oodzoo.report.diagnosis import mistakes_gallery
-from oodzoo.report.page import render
+from oodzoo.report.page import Headline, Section, render
 from oodzoo.report.record import Run
 from oodzoo.store.leaks.similar import Pair
 from oodzoo.tasks import Kind

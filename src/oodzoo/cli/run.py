@@ -179,7 +179,7 @@ def run_and_show(
     `more_steps` are what else to do next, each with a command.
     """
     from oodzoo.pipeline import run as run_pipeline
-    from oodzoo.report.headline import verdict
+    from oodzoo.report.recommendation import verdict
 
     if terminal.verbose:
         show_counts(terminal, dataset)

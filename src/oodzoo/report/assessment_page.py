@@ -14,19 +14,6 @@ from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, span, typed, without_folders
 from oodzoo.data.files import StoredFile
 from oodzoo.predictor.assessment import Measurement, TestResult, next_steps, shown
-from oodzoo.report.blocks import (
-    Block,
-    Change,
-    Changes,
-    Chooser,
-    Facts,
-    Figure,
-    Headline,
-    Key,
-    Measured,
-    Section,
-    Tile,
-)
 from oodzoo.report.chart import (
     MOST_ROWS,
     Chart,
@@ -46,7 +33,20 @@ from oodzoo.report.diagnosis import (
     numbers_blocks,
     reliability_figure,
 )
-from oodzoo.report.page import render
+from oodzoo.report.page import (
+    Block,
+    Change,
+    Changes,
+    Chooser,
+    Facts,
+    Figure,
+    Headline,
+    Key,
+    Measured,
+    Section,
+    Tile,
+    render,
+)
 from oodzoo.tasks import task_of
 from oodzoo.tasks.classification import ClassDiagnosis
 from oodzoo.tasks.regression import NumberDiagnosis

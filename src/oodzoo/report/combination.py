@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -9,11 +10,11 @@ from typing import Any
 
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import Row
-from oodzoo.combining.statements import FINE_TUNED, TITLES
+from oodzoo.combining.statements import CHOICES, FINE_TUNED, TITLES, titled
+from oodzoo.combining.verdict import Recommended
 from oodzoo.core.tables import Column, Table
-from oodzoo.core.text import count, duration, number, span
+from oodzoo.core.text import count, duration, listed, number, span
 from oodzoo.ranking.testbed.published import YOURS, Published
-from oodzoo.report.blocks import Figure, Key, Section
 from oodzoo.report.chart import (
     Chart,
     Drawing,
@@ -29,7 +30,8 @@ from oodzoo.report.chart import (
     shortened,
     whisker,
 )
-from oodzoo.report.recommendation import decision_figure, pools_figure
+from oodzoo.report.page import Figure, Key, Section
+from oodzoo.report.recommendation import MOST_NAMES
 from oodzoo.tasks import task_of
 from oodzoo.tasks.task import MEASURES, Measure
 
@@ -357,6 +359,147 @@ def _draw_lane(
         whisker(drawing, middle, low, end, method.kind, tip)
     mark(drawing, method.shape, x, middle, f"dot {method.kind}", tip)
     drawing.text(max(x, end) + 10, middle + 4, number(lane.value, 1), "value")
+
+
+# --- what is chosen -------------------------------------------------------------------------------
+
+MOST_MODELS = 12
+"""Longer lists of the models of pools start folded."""
+
+
+def decision_figure(evaluation: Evaluation) -> Figure:
+    """Which way was chosen, on all domains and without each of them, and why."""
+    best = evaluation.recommended
+    columns = [
+        Column("Test domain", "domain", text=True),
+        Column("Chosen", "choice", text=True),
+        Column(task_of(evaluation.task).measure.heading, evaluation.metric, 1),
+        Column("Models", "models", 0),
+        Column("ms / image", "milliseconds"),
+        Column("Params, M", "parameters_million", 2),
+    ]
+    rows = [
+        [
+            domain,
+            titled(best.choices[domain], cell.models),
+            best.domains[domain],
+            len(cell.models),
+            cell.milliseconds,
+            None if cell.parameters is None else cell.parameters / 1e6,
+        ]
+        for domain, cell in evaluation.recommended_row.cells.items()
+    ]
+    return Figure(
+        title="What is chosen",
+        text=" ".join([_rule(evaluation), _choices(evaluation), _promise(evaluation)]),
+        table=Table("choices", "What is chosen without each test domain", columns, rows),
+        folded=False,
+    )
+
+
+def pools_figure(evaluation: Evaluation) -> Figure:
+    """The models of the pools, those of most pools first."""
+    pools = {domain: evaluation.pool.cells[domain].models for domain in evaluation.domains}
+    times = Counter(model for models in pools.values() for model in models)
+    best = evaluation.recommended
+    final = best.models if best.choice == "pool" else ()
+    columns = [Column("Model", "model", text=True), Column("Pools", "pools", 0)]
+    if final:
+        columns.append(Column("All domains", "all_domains", 0))
+    columns += [Column(f"Without {domain}", domain, 0) for domain in pools]
+    rows: list[list[Any]] = [
+        [
+            model,
+            times[model],
+            *([_place(model, final)] if final else []),
+            *(_place(model, models) for models in pools.values()),
+        ]
+        for model in sorted({*times, *final}, key=lambda model: (-times[model], model))
+    ]
+    sizes = [len(models) for models in pools.values()]
+    text = (
+        f"The pools of the test domains have {_models(min(sizes), max(sizes))} each, chosen "
+        "without the test domain. Numbers are places in a pool: 1 has the largest share."
+    )
+    if max(sizes) == 1:
+        text = "Every pool is a single model, chosen without the test domain."
+    return Figure(
+        title="Models of the pools",
+        text=text,
+        table=Table("pools", "Place of each model in the pools", columns, rows),
+        folded=len(rows) > MOST_MODELS,
+    )
+
+
+def _place(model: str, models: Sequence[str]) -> int | None:
+    return models.index(model) + 1 if model in models else None
+
+
+def _models(low: int, high: int) -> str:
+    return count(low, "model") if low == high else f"{span(low, high)} models"
+
+
+def _rule(evaluation: Evaluation) -> str:
+    """How the choice was made; it must say what :mod:`oodzoo.combining.verdict` does."""
+    best = evaluation.recommended
+    shown = [
+        f"{name.capitalize()} {_both(best, name)} %" for name in CHOICES if name in best.estimates
+    ]
+    missing = [name.capitalize() for name in CHOICES if name not in best.estimates]
+    where = "left-out domains and within the domains" if best.within else "left-out domains"
+    text = (
+        "Each way to combine models is tried on the training domains: leaving each of them out, "
+        "and by cross-validation within them, which sees no shift but varies less. A pool is "
+        "chosen, unless another way is better on left-out domains by more than these differ and "
+        "not worse within; the single model, if the pool is much worse somewhere; a cheaper way, "
+        f"if it is not less accurate in any domain. On all domains ({where}): {', '.join(shown)}; "
+        f"chosen: {_before(evaluation)}."
+    )
+    if best.choice == FINE_TUNED:
+        text += (
+            " Fine-tuning the top model is better than that by more than a standard error between "
+            "the test domains, and recommended."
+        )
+    if best.disagreement:
+        text += f" {best.disagreement}"
+    if missing:
+        verb = "exceeds" if len(missing) == 1 else "exceed"
+        text += f" {listed(missing)} {verb} the limits on models or time."
+    return text
+
+
+def _both(best: Recommended, name: str) -> str:
+    """The accuracy on left-out domains and within the domains."""
+    values = [best.estimates[name], *([best.within[name]] if name in best.within else [])]
+    return " and ".join(number(value, 1) for value in values)
+
+
+def _before(evaluation: Evaluation) -> str:
+    """What is recommended without fine-tuning."""
+    best, tuning = evaluation.recommended, evaluation.tuning
+    return titled(best.choice, best.models) if tuning is None else TITLES[tuning.gain.over]
+
+
+def _choices(evaluation: Evaluation) -> str:
+    """What was chosen without each test domain."""
+    choices = evaluation.recommended.choices
+    groups = {
+        name: [domain for domain in evaluation.domains if choices[domain] == name]
+        for name in TITLES
+    }
+    used = {name: domains for name, domains in groups.items() if domains}
+    if len(used) == 1:
+        (only,) = used
+        what = "the same" if only == evaluation.recommended.choice else TITLES[only]
+        return f"Without each test domain, the choice is {what}."
+    parts = [f"{TITLES[name]} without {listed(used[name], MOST_NAMES)}" for name in used]
+    return f"For the test domains: {'; '.join(parts)}."
+
+
+def _promise(evaluation: Evaluation) -> str:
+    average = number(evaluation.recommended.average, 1)
+    expected = f"{task_of(evaluation.task).measure.name} to expect is the measured {average} %."
+    return f"Estimates only compare the ways; the {expected}"
 
 
 # --- accuracy by number of models ----------------------------------------------------------------

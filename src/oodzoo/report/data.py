@@ -16,7 +16,7 @@ from oodzoo.core.text import count, duration
 from oodzoo.data.files import StoredFile, UnreadableImageError
 from oodzoo.data.pixels import read
 from oodzoo.ranking.racing import Dropped
-from oodzoo.report.blocks import Block, Facts, Figure, Gallery, PairGallery, Section, Thumbnail
+from oodzoo.report.page import Block, Facts, Figure, Gallery, PairGallery, Section, Thumbnail
 from oodzoo.report.record import DataSummary, Run, Stage
 from oodzoo.store.leaks.similar import NearDuplicates, Pair
 from oodzoo.tasks import task_of

@@ -12,7 +12,6 @@ from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, number, significant, span
 from oodzoo.data.files import StoredFile
-from oodzoo.report.blocks import Block, Card, Cards, Chooser, Figure, Key, Section
 from oodzoo.report.chart import (
     MOST_ROWS,
     Bar,
@@ -29,6 +28,7 @@ from oodzoo.report.chart import (
     text_width,
 )
 from oodzoo.report.data import thumbnail
+from oodzoo.report.page import Block, Card, Cards, Chooser, Figure, Key, Section
 from oodzoo.tasks.classification import (
     Bin,
     ClassDiagnosis,

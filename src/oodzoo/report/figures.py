@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import write_tidily
-from oodzoo.report.blocks import Block, Chooser, Figure, Key
+from oodzoo.report import sections_of
 from oodzoo.report.chart import WIDE, Drawing, mark, text_width
 from oodzoo.report.combination import comparison_figure
-from oodzoo.report.page import resource, sections_of
+from oodzoo.report.page import Block, Chooser, Figure, Key, resource
 from oodzoo.report.ranking_section import ranking_figure
 from oodzoo.report.scores import scatters, scores_figure
 

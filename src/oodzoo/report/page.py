@@ -1,103 +1,195 @@
-"""The page of a run, and how pages are rendered: one self-contained file."""
+"""Pages: their building blocks, and how they are rendered as one self-contained file."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from oodzoo.core.io import write_tidily
-from oodzoo.data.files import StoredFile
-from oodzoo.report.blocks import Headline, Section
-from oodzoo.report.combination import combination_section
-from oodzoo.report.data import data_section, leaks_section, provenance_section, race_section
-from oodzoo.report.diagnosis import diagnosis_section
-from oodzoo.report.headline import headline
-from oodzoo.report.ranking_section import domains_section, layers_section, networks, ranking_section
-from oodzoo.report.recommendation import advice_section
-from oodzoo.report.record import Run, image_files, read_run
-from oodzoo.report.scores import scores_section, selection_section
+from oodzoo.core.tables import Table
+from oodzoo.report.chart import Chart, Drawing
+
+# --- building blocks ------------------------------------------------------------------------------
 
 
-def page(run: Run, files: Mapping[str, StoredFile] | None = None) -> str:
-    """The report of a run as one self-contained HTML page.
+@dataclass(frozen=True)
+class Key:
+    """An entry of a legend: CSS class and shape of the mark, and its meaning."""
 
-    Parameters
-    ----------
-    run : Run
-        Sections of parts that are None are left out.
-    files : dict of str to StoredFile, optional
-        Where images are, by their paths, for thumbnails; the page does not contain it.
-
-    Examples
-    --------
-    >>> from oodzoo.report.record import Run
-    >>> text = page(Run(command="oodzoo run photos --zoo demo --out job"))
-    >>> text.startswith("<!doctype html>"), "oodzoo run photos" in text
-    (True, True)
-    """
-    return render(headline(run), sections_of(run, files or {}), run.versions.get("oodzoo"))
+    kind: str
+    shape: str
+    text: str
 
 
-def write_report(
-    folder: str | Path, out: str | Path | None = None, *, run: Run | None = None
-) -> Path:
-    """Write the report of a run.
+@dataclass(frozen=True)
+class Figure:
+    """A table, with a chart or several small ones."""
 
-    Parameters
-    ----------
-    folder : path
-        The folder of the run, with its `run.json`.
-    out : path, optional
-        The file to write; `report.html` in the folder by default.
-    run : Run, optional
-        The run, if it has been read already.
-
-    Returns
-    -------
-    Path
-        The file.
-    """
-    folder = Path(folder)
-    target = Path(out) if out is not None else folder / "report.html"
-    # unpaired surrogates, as in file names that are not UTF-8, cannot be encoded
-    content = page(run or read_run(folder), image_files(folder)).encode("utf-8", "replace")
-    write_tidily(target, content)
-    return target
+    title: str
+    table: Table
+    text: str = ""
+    chart: Chart | None = None
+    panels: Sequence[Drawing] = ()
+    """Small charts in as many columns as fit."""
+    dense: bool = False
+    """Whether a phone shows two panels in a row."""
+    legend: Sequence[Key] = ()
+    folded: bool = True
+    """Whether the table starts folded."""
+    block: str = "figure"
 
 
-def sections_of(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
-    """What there is to show, in the order of use: what to do about it, then why, then details."""
-    sections = []
-    if run.evaluation and (advice := advice_section(run.evaluation)):
-        sections.append(advice)
-    if run.evaluation and run.evaluation.diagnosis:
-        sections.append(diagnosis_section(run.evaluation, images))
-    if run.ranking:
-        sections.append(ranking_section(run.ranking))
-        sections += [layers_section(run.ranking)] if networks(run.ranking) else []
-    if run.evaluation:
-        sections.append(combination_section(run.evaluation))
-    if run.ranking:
-        sections.append(domains_section(run.ranking))
-    if run.selection:
-        sections.append(selection_section(run.selection))
-    if run.testbed and run.testbed.scores:
-        sections.append(scores_section(run.testbed))
-    if run.extraction and run.extraction.dropped:
-        sections.append(race_section(run.extraction.dropped))
-    if run.leaks and run.leaks.problems:
-        sections.append(leaks_section(run.leaks, images))
-    if run.data:
-        sections.append(data_section(run.data, images))
-    sections.append(provenance_section(run))
-    return sections
+@dataclass(frozen=True)
+class Thumbnail:
+    """A small image as a data URL, with its alternative text."""
+
+    url: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Example images of each domain."""
+
+    rows: Sequence[tuple[str, Sequence[Thumbnail]]]
+    block: str = "gallery"
+
+
+@dataclass(frozen=True)
+class PairGallery:
+    """Pairs of images, each with a caption."""
+
+    pairs: Sequence[tuple[str, tuple[Thumbnail, Thumbnail]]]
+    block: str = "pairs"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A list of names and values, or a command line."""
+
+    pairs: Sequence[tuple[str, str]] = ()
+    title: str = ""
+    command: str = ""
+    block: str = "facts"
+
+
+@dataclass(frozen=True)
+class Card:
+    """A few names and values, with an image; `name` says what it is about."""
+
+    name: str
+    pairs: Sequence[tuple[str, str]]
+    image: Thumbnail | None = None
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Images with captions; those without an image are listed as lines of text."""
+
+    title: str
+    cards: Sequence[Card]
+    text: str = ""
+    block: str = "cards"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that would change the result; `gain` says by how much, `basis` whose gain it is."""
+
+    title: str
+    text: str
+    gain: str = ""
+    basis: str = ""
+    commands: Sequence[str] = ()
+    """How to do it, one after the other."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A list of what would change the result."""
+
+    changes: Sequence[Change]
+    block: str = "changes"
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Blocks of which the reader sees one group at a time, the first one at first."""
+
+    ident: str
+    label: str
+    options: Sequence[tuple[str, Sequence[Block]]]
+    block: str = "chooser"
+
+
+Block = Figure | Gallery | PairGallery | Facts | Cards | Changes | Chooser
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page; `short` is its title in the navigation."""
+
+    ident: str
+    title: str
+    lead: str
+    blocks: Sequence[Block]
+    short: str = ""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A key figure."""
+
+    value: str
+    label: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The number that a page is about: a small chart may show its interval."""
+
+    value: str
+    label: str
+    interval: str = ""
+    chart: Drawing | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to do next: what it is for, and the command."""
+
+    title: str
+    command: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first screen of the page; `subject` is what it recommends."""
+
+    sentence: str = ""
+    """The end of the headline, after the subject."""
+    subject: str | None = None
+    clear: bool = True
+    """Whether to recommend it; False for a model whose interval of the rank includes the last."""
+    measured: Measured | None = None
+    meaning: str = ""
+    """What the number means, in a sentence or two."""
+    steps: Sequence[Step] = ()
+    steps_note: str = ""
+    remarks: Sequence[str] = ()
+    tiles: Sequence[Tile] = ()
+
+
+def millions(value: float | None) -> float | None:
+    """A number of parameters as tables have it."""
+    return None if value is None else value / 1e6
 
 
 # --- the page as HTML -----------------------------------------------------------------------------

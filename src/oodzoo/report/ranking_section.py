@@ -20,7 +20,6 @@ from oodzoo.combining.statements import (
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, is_number, listed, number, span
 from oodzoo.ranking.result import Ranking, Row
-from oodzoo.report.blocks import Figure, Key, Section, millions
 from oodzoo.report.chart import (
     FIRST_ONES,
     MOST_ROWS,
@@ -39,6 +38,7 @@ from oodzoo.report.chart import (
     text_width,
     whisker,
 )
+from oodzoo.report.page import Figure, Key, Section, millions
 from oodzoo.tasks import task_of
 from oodzoo.tasks.task import Measure
 

@@ -11,8 +11,8 @@ from oodzoo.combining.selection import ModelSelection, SelectionSummary
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, listed, number, significant, span
 from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
-from oodzoo.report.blocks import Figure, Section
 from oodzoo.report.chart import Bar, Drawing, axis_beside, bar_chart, covering, percent
+from oodzoo.report.page import Figure, Section
 from oodzoo.tasks import task_of
 
 
