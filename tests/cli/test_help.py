@@ -13,7 +13,6 @@ from tests.conftest import Run
 
 from oodzoo.cli import app
 from oodzoo.cli.app import PANELS
-from oodzoo.cli.options import ZOO_HELP
 
 
 def leaves(command: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -60,7 +59,7 @@ def test_an_option_has_one_meaning_in_every_command() -> None:
         assert any(word in option.help.lower() for word in ("folder", "file", "page")), command
     assert all("feature store" in each.help for each in OPTIONS["--store"].values())
     assert all(each.help.startswith("Score to rank by") for each in OPTIONS["--score"].values())
-    assert all(ZOO_HELP in each.help for each in OPTIONS["--zoo"].values())
+    assert all(OPTIONS["--zoo"]["run"].help in each.help for each in OPTIONS["--zoo"].values())
     shown = [name for name, each in OPTIONS["--format"].items() if not each.hidden]
     assert shown == ["predict"]  # the form of what is printed; figures have that of their files
 

@@ -17,12 +17,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 import oodzoo
+from oodzoo.cli import options
 from oodzoo.cli.terminal import Output, Terminal, discard, paragraph_on
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Option
@@ -71,22 +72,12 @@ _PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
 _VALUES = {"int": "N", "integer": "N", "float": "X", "path": "PATH"}
 """What stands for the value of an option, by the type that typer shows."""
 
-_VALUE_OF = {
-    **dict.fromkeys(("batch_size", "max_parameters"), "N"),
-    **dict.fromkeys(("licence", "models", "peers"), "NAME,…"),
-    **dict.fromkeys(("score", "search_space", "text_column"), "NAME"),
-    **dict.fromkeys(("choose", "method", "protocol", "on_error", "stability"), "HOW"),
-    **dict.fromkeys(("out", "root"), "PATH"),
-    "max_ms": "MS",
-}
-"""What stands for the value of these options."""
-
 
 def _value(parameter: Any, shown: str = "") -> str:
     """What stands for the value of a parameter: its metavar, or of a text the name in capitals."""
     kind = shown.rpartition(" ")[2].strip("<>").lower()
     name = str(parameter.name)
-    return str(parameter.metavar or _VALUE_OF.get(name) or _VALUES.get(kind, name.upper()))
+    return str(parameter.metavar or _VALUES.get(kind, name.upper()))
 
 
 def _left(parameter: Any, shown: str) -> str:
@@ -203,6 +194,9 @@ def command(
     """Register a command whose first parameter is a Terminal.
 
     A parameter that is annotated with a dataclass stands for the options that its fields declare.
+    The help of options is in docstrings, in a section "Options", that of arguments in "Arguments":
+    `name (--names) : VALUE; default TEXT`, of which all but the name may be missing, and the text
+    below. What is said once for all commands is in the docstring of :mod:`oodzoo.cli.options`.
 
     Adds `--json`, `--verbose`, `--quiet` and `--debug`, and turns exceptions into one line (of JSON
     with `--json`) and an exit code: 2 for an input error, 1 for an internal error, 130 for Ctrl-C.
@@ -241,6 +235,7 @@ def command(
             except Exception as error:
                 raise typer.Exit(_report_error(error, debug, json=json)) from None
 
+        run.__doc__ = described(body.__doc__)[0]
         run.interrupted = interrupted  # type: ignore[attr-defined]
         run.__signature__ = signature  # type: ignore[attr-defined]
         group.command(name, cls=cls, epilog=f"Example: {example}")(run)
@@ -260,6 +255,49 @@ COMMON = {"json": Json, "verbose": Verbose, "quiet": Quiet, "debug": Debug}
 """Options that every command has."""
 
 
+class Words(NamedTuple):
+    """What a docstring says of an option or argument; empty where it says nothing."""
+
+    is_argument: bool = False
+    names: str = ""
+    value: str = ""
+    default: str = ""
+    help: str = ""
+
+
+_ITEM = re.compile(r"(\w+)(?: \((-.+?)\))?(?: : (.+?))?(?:; default (.+))?")
+
+
+def described(doc: str | None) -> tuple[str, dict[str, Words]]:
+    """Split a docstring: the text, and what its sections "Arguments" and "Options" say.
+
+    Examples
+    --------
+    >>> text, words = described('''Fit.
+    ...
+    ... Options
+    ... -------
+    ... yes (--yes, -y) : N; default all
+    ...     Do not ask.
+    ... ''')
+    >>> text, words["yes"][1:]
+    ('Fit.', ('--yes, -y', 'N', 'all', 'Do not ask.'))
+    """
+    text, *sections = re.split(
+        r"^(Arguments|Options)\n-+$", inspect.cleandoc(doc or ""), flags=re.MULTILINE
+    )
+    found: dict[str, Words] = {}
+    for title, body in zip(sections[::2], sections[1::2], strict=True):
+        for item in re.split(r"\n(?=\w)", body.strip()):
+            head, *lines = item.splitlines()
+            matched = _ITEM.fullmatch(head)
+            assert matched is not None, head
+            name, *words = (each or "" for each in matched.groups())
+            help_text = " ".join(line.strip() for line in lines)
+            found[name] = Words(title == "Arguments", *words, help_text)
+    return text.strip(), found
+
+
 def with_options(body: Callable[..., None]) -> tuple[inspect.Signature, dict[str, Any]]:
     """The signature of a command for the parser, and its parameters that several options set.
 
@@ -272,11 +310,12 @@ def with_options(body: Callable[..., None]) -> tuple[inspect.Signature, dict[str
         if is_dataclass(kind := parameter.annotation):
             kinds[name] = kind
             hints = get_type_hints(kind, include_extras=True)
-            shown += [
-                (each.name, each.default, _declared(each.name, hints)) for each in fields(kind)
-            ]
+            for each in fields(kind):
+                option = _declared(each.name, hints[each.name], each.default, kind)
+                shown.append((each.name, each.default, option))
         else:
-            shown.append((name, parameter.default, kind))
+            default = parameter.default
+            shown.append((name, default, _declared(name, kind, default, body)))
     shown += [(name, False, option) for name, option in COMMON.items()]
     parameters = [
         inspect.Parameter(
@@ -287,18 +326,42 @@ def with_options(body: Callable[..., None]) -> tuple[inspect.Signature, dict[str
     return signature.replace(parameters=parameters), kinds
 
 
-def _declared(name: str, hints: dict[str, Any]) -> Any:
-    """The annotation of a field as the parser takes it."""
-    kind, option = get_args(hints[name])
-    if not isinstance(option, Option):
-        return hints[name]
+def _declared(name: str, hint: Any, default: Any, owner: Any) -> Any:
+    """The annotation of a parameter or field as the parser takes it."""
+    if hint is typer.Context:
+        return hint
+    kind, declared = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+    if declared is not None and not isinstance(declared, Option):
+        return hint
+    words = _words(name, owner)
+    if words.is_argument:
+        argument = typer.Argument(help=words.help, metavar=words.value or None)
+        return Annotated[kind, argument]
+    if declared is not None:
+        words = Words(False, "", declared.metavar or "", declared.default or "", declared.help)
+        kind = declared.type or kind
+    names = words.names or f"--{name}{f'/--no-{name}' if default is True else ''}"
     info = typer.Option(
-        f"--{name.replace('_', '-')}",
-        help=option.help,
-        metavar=option.metavar,
-        show_default=option.default or True,
+        *names.replace("_", "-").split(", "),
+        help=words.help,
+        metavar=words.value or None,
+        show_default=words.default or True,
     )
-    return Annotated[option.type or kind, info]
+    return Annotated[kind, info]
+
+
+def _words(name: str, owner: Any) -> Words:
+    """What is said of a parameter or field: by its owner, or of this name everywhere.
+
+    `{name}` stands for the help of that name.
+    """
+    everywhere = described(options.__doc__)[1]
+    said = [described(each.__doc__)[1] for each in getattr(owner, "__mro__", [owner])]
+    own, *others = [words[name] for words in (*said, everywhere) if name in words] or [Words()]
+    if not own.help and others:
+        own = own._replace(help=others[0].help, value=own.value or others[0].value)
+    text = re.sub(r"\{(\w+)\}", lambda found: everywhere[found.group(1)].help, own.help)
+    return own._replace(help=text)
 
 
 def _require_paths(arguments: dict[str, Any]) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from oodzoo.cli.app import command
 from oodzoo.cli.domains import announce_proposed, show_proposals
 from oodzoo.cli.inputs import announce_remote, select_zoo, show_models
-from oodzoo.cli.options import ZOO_HELP, DataArgument, DataOptions, open_data
+from oodzoo.cli.options import DataOptions, open_data
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError, NoDomainsError
 from oodzoo.core.options import ZooLimits
@@ -162,20 +160,23 @@ def _largest_and_smallest(rows: Mapping[str, list[int]]) -> list[list[object]]:
 @command("data", example="oodzoo data photos/")
 def data(
     terminal: Terminal,
-    source: DataArgument,
+    source: str,
     options: DataOptions,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Only count; do not open the images.")
-    ] = False,
-    counts: Annotated[
-        bool, typer.Option("--counts", help="Show the images of all classes, however many.")
-    ] = False,
-    store: Annotated[
-        str | None,
-        typer.Option(help="Folder or URL of their feature store, to find near-duplicates, too."),
-    ] = None,
+    quick: bool = False,
+    counts: bool = False,
+    store: str | None = None,
 ) -> None:
-    """Count the images of each domain and class, label or number, and report problems."""
+    """Count the images of each domain and class, label or number, and report problems.
+
+    Options
+    -------
+    quick
+        Only count; do not open the images.
+    counts
+        Show the images of all classes, however many.
+    store
+        Folder or URL of their feature store, to find near-duplicates, too.
+    """
     if quick and store is not None:
         raise InputError("--store compares the images, --quick does not open them; give one")
     dataset = _opened(terminal, source, options)
@@ -227,20 +228,29 @@ def _summary(terminal: Terminal, dataset: ImageDomains, quick: bool) -> Summary:
 @command("models", example="oodzoo models modern --name '*vit*' --max-parameters 100M")
 def models(
     terminal: Terminal,
-    zoo: Annotated[str, typer.Argument(metavar="ZOO", help=ZOO_HELP)] = "demo",
-    name: Annotated[
-        str | None, typer.Option(help="Only models whose name matches, e.g. '*vit*'.")
-    ] = None,
-    source: Annotated[
-        str | None, typer.Option(help="Only models from this source, e.g. timm.")
-    ] = None,
-    pretraining: Annotated[
-        str | None, typer.Option(help="Only models whose pre-training mentions this.")
-    ] = None,
+    zoo: str = "demo",
+    name: str | None = None,
+    source: str | None = None,
+    pretraining: str | None = None,
     *,
     limits: ZooLimits,
 ) -> None:
-    """List the models of a zoo, and which of them must be downloaded."""
+    """List the models of a zoo, and which of them must be downloaded.
+
+    Arguments
+    ---------
+    zoo : ZOO
+        {zoo}
+
+    Options
+    -------
+    name
+        Only models whose name matches, e.g. '*vit*'.
+    source
+        Only models from this source, e.g. timm.
+    pretraining
+        Only models whose pre-training mentions this.
+    """
     from oodzoo.zoo import load_zoo, zoo_names
     from oodzoo.zoo.sources import source_kinds
     from oodzoo.zoo.zoos import filter_models, missing

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from oodzoo.cli.app import STORE_VALID, command
-from oodzoo.cli.options import LogOptions, ScoreOption, SeedOption, StoreArgument, listening
+from oodzoo.cli.options import LogOptions, listening
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, typed
@@ -21,36 +19,33 @@ if TYPE_CHECKING:
 @command("domains", example="oodzoo domains features/", interrupted=STORE_VALID)
 def domains(
     terminal: Terminal,
-    store: StoreArgument,
-    use: Annotated[
-        str | None,
-        typer.Option(
-            "--use",
-            metavar="PROPOSAL",
-            help="Give the samples these domains: a column (camera, date:year), clusters, "
-            "clusters:K, or given to undo it. Features stay as they are.",
-        ),
-    ] = None,
-    clusters: Annotated[
-        int | None, typer.Option(help="Number of clusters; by default chosen by stability.")
-    ] = None,
-    models: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,…", help="Cluster features of these models; default: all."),
-    ] = None,
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PROPOSAL", help="Compare rankings with that by this proposal, not the first."
-        ),
-    ] = None,
-    score: ScoreOption = "unseen",
-    rank: Annotated[bool, typer.Option(help="Rank the models by each proposal.")] = True,
-    seed: SeedOption = 0,
+    store: str,
+    use: str | None = None,
+    clusters: int | None = None,
+    models: str | None = None,
+    compare: str | None = None,
+    score: str = "unseen",
+    rank: bool = True,
+    seed: int = 0,
     *,
     log: LogOptions,
 ) -> None:
-    """Propose domains by columns and clusters, and show how far the ranking depends on them."""
+    """Propose domains by columns and clusters, and show how far the ranking depends on them.
+
+    Options
+    -------
+    use : PROPOSAL
+        Give the samples these domains: a column (camera, date:year), clusters, clusters:K, or
+        given to undo it. Features stay as they are.
+    clusters
+        Number of clusters; by default chosen by stability.
+    models : NAME,…
+        Cluster features of these models; default: all.
+    compare : PROPOSAL
+        Compare rankings with that by this proposal, not the first.
+    rank
+        Rank the models by each proposal.
+    """
     from oodzoo.ranking.proposing import propose_domains
     from oodzoo.store.feature_store import FeatureStore
 

@@ -7,20 +7,9 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
-    ZOO_HELP,
-    BaselinesOption,
-    ProtocolOption,
-    PublishedOption,
-    ScoreOption,
-    SearchSpaceOption,
-    SeedOption,
-    StoreArgument,
     TableOptions,
-    TopKOption,
     TrackingOptions,
     compute_device,
     listening,
@@ -44,26 +33,23 @@ _MOST_OUTPUTS = 20
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """DomainBed's search; None if not given."""
+    """DomainBed's search; None if not given.
 
-    draws: Annotated[
-        int | None,
-        typer.Option(help="domainbed only: number of hyper-parameter draws.", show_default="10"),
-    ] = None
-    steps: Annotated[
-        int | None,
-        typer.Option(help="domainbed only: number of training steps.", show_default="5001"),
-    ] = None
-    search_space: SearchSpaceOption = None
-    selection: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE",
-            help="domainbed only: what selects among draws and steps, training-domain, "
-            "leave-one-domain-out or oracle; all three are shown side by side.",
-            show_default="leave-one-domain-out",
-        ),
-    ] = None
+    Options
+    -------
+    draws; default 10
+        domainbed only: number of hyper-parameter draws.
+    steps; default 5001
+        domainbed only: number of training steps.
+    selection : RULE; default leave-one-domain-out
+        domainbed only: what selects among draws and steps, training-domain,
+        leave-one-domain-out or oracle; all three are shown side by side.
+    """
+
+    draws: int | None = None
+    steps: int | None = None
+    search_space: str | None = None
+    selection: str | None = None
 
     def given(self, protocol: str) -> dict[str, Any]:
         """The options that are given; another protocol has none."""
@@ -76,50 +62,33 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class TuneOptions(TableOptions):
-    """Whether to fine-tune, and how."""
+    """Whether to fine-tune, and how.
 
-    tune: Annotated[
-        bool,
-        typer.Option(
-            "--tune",
-            help="Also fine-tune the top model without each test domain; needs --data.",
-        ),
-    ] = False
-    data: Annotated[
-        str | None,
-        typer.Option("--data", metavar="DATA", help="With --tune: the images of the store."),
-    ] = None
-    zoo: Annotated[
-        str | None,
-        typer.Option(
-            help=f"With --tune: new location of the models, if they moved. {ZOO_HELP}",
-        ),
-    ] = None
-    tune_steps: Annotated[
-        int | None,
-        typer.Option(help="With --tune: steps of each training run.", show_default="300"),
-    ] = None
-    learning_rate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RATE,…",
-            help="With --tune: learning rate; one of several is chosen on left-out domains.",
-            show_default="1e-4,1e-3",
-        ),
-    ] = None
-    lora: Annotated[
-        int | None,
-        typer.Option(
-            metavar="RANK", help="With --tune: train LoRA adapters of this rank, not all weights."
-        ),
-    ] = None
-    max_hours: Annotated[
-        float | None,
-        typer.Option(
-            help="With --tune: refuse to start a training that would take longer.",
-            show_default="3 on the CPU",
-        ),
-    ] = None
+    Options
+    -------
+    tune
+        Also fine-tune the top model without each test domain; needs --data.
+    data : DATA
+        With --tune: the images of the store.
+    zoo
+        With --tune: new location of the models, if they moved. {zoo}
+    tune_steps; default 300
+        With --tune: steps of each training run.
+    learning_rate : RATE,…; default 1e-4,1e-3
+        With --tune: learning rate; one of several is chosen on left-out domains.
+    lora : RANK
+        With --tune: train LoRA adapters of this rank, not all weights.
+    max_hours; default 3 on the CPU
+        With --tune: refuse to start a training that would take longer.
+    """
+
+    tune: bool = False
+    data: str | None = None
+    zoo: str | None = None
+    tune_steps: int | None = None
+    learning_rate: str | None = None
+    lora: int | None = None
+    max_hours: float | None = None
 
     def __post_init__(self) -> None:
         for option, value, needed in (
@@ -164,38 +133,19 @@ class EvaluationCompute(Compute):
 @command("evaluate", example="oodzoo evaluate features/ --top-k 1,3,5,7", interrupted=MODELS_CACHED)
 def evaluate(
     terminal: Terminal,
-    store: StoreArgument,
-    top_k: TopKOption = "3",
-    protocol: ProtocolOption = "fast",
-    score: ScoreOption = "unseen",
+    store: str,
+    top_k: str = "3",
+    protocol: str = "fast",
+    score: str = "unseen",
     *,
-    trials: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of repetitions with different splits, for standard errors.",
-            show_default="1 for fast, 3 for domainbed",
-        ),
-    ] = None,
+    trials: int | None = None,
     search: SearchOptions,
-    seed: SeedOption = 0,
-    baselines: BaselinesOption = True,
-    peers: Annotated[
-        str | None,
-        typer.Option(
-            help="Other scores to compare with, such as logme,sfda, or all: the top model under "
-            "each is evaluated.",
-            show_default="those that are fast to compute",
-        ),
-    ] = None,
-    with_target: Annotated[
-        bool,
-        typer.Option(
-            "--with-target",
-            help="Also evaluate pools that know the unlabelled images of each test domain.",
-        ),
-    ] = False,
+    seed: int = 0,
+    baselines: bool = True,
+    peers: str | None = None,
+    with_target: bool = False,
     limits: Limits,
-    published: PublishedOption = None,
+    published: str | None = None,
     tuning: TuneOptions,
     compute: EvaluationCompute,
     out: OutFileOption = None,
@@ -206,6 +156,16 @@ def evaluate(
     Each domain is the test domain once; everything is chosen and trained on the others.
 
     What is done is kept in the store: an evaluation that was stopped continues.
+
+    Options
+    -------
+    trials; default 1 for fast, 3 for domainbed
+        Number of repetitions with different splits, for standard errors.
+    peers : NAME,…; default those that are fast to compute
+        Other scores to compare with, such as logme,sfda, or all: the top model under each is
+        evaluated.
+    with_target
+        Also evaluate pools that know the unlabelled images of each test domain.
     """
     from oodzoo.combining.evaluation import evaluate as evaluate_store
     from oodzoo.ranking import scores

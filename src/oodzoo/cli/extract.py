@@ -7,14 +7,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.domains import announce_proposed
 from oodzoo.cli.inputs import (
-    YesOption,
     announce_download,
     open_zoo,
     read_images,
@@ -22,21 +19,11 @@ from oodzoo.cli.inputs import (
     show_models,
 )
 from oodzoo.cli.options import (
-    ZOO_HELP,
-    ColumnsOption,
-    DataArgument,
     DataOptions,
-    DtypeOption,
-    LimitOption,
     ModelCompute,
-    NewStoreOption,
-    PrecisionOption,
     PromptOptions,
     RaceOptions,
-    TaskOption,
     TrackingOptions,
-    UnlabelledOption,
-    ZooOption,
     open_data,
 )
 from oodzoo.cli.terminal import WIDTH, Terminal
@@ -61,41 +48,44 @@ if TYPE_CHECKING:
 )
 def extract(
     terminal: Terminal,
-    source: DataArgument,
-    zoo: ZooOption,
-    store: NewStoreOption,
+    source: str,
+    zoo: str,
+    store: str,
     limits: ZooLimits,
     options: DataOptions,
     compute: ModelCompute,
-    batch_size: Annotated[str, typer.Option(help="Images in one forward pass, or auto.")] = "auto",
-    precision: PrecisionOption = "float32",
-    dtype: DtypeOption = "float32",
-    on_error: Annotated[
-        str, typer.Option(help="If an image is unreadable: skip it, or fail.")
-    ] = "skip",
-    limit: LimitOption = None,
-    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
-    unlabelled: UnlabelledOption = None,
+    batch_size: str = "auto",
+    precision: str = "float32",
+    dtype: str = "float32",
+    on_error: str = "skip",
+    limit: int | None = None,
+    seed: int = 0,
+    unlabelled: list[str] | None = None,
     *,
     texts: PromptOptions,
     early: RaceOptions,
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            metavar="I/N",
-            help="Do the I-th of N parts of the work; run all N, anywhere, in any order.",
-        ),
-    ] = None,
-    yes: YesOption = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="List the models, what must be downloaded, and the images; then end."
-        ),
-    ] = False,
+    shard: str | None = None,
+    yes: bool = False,
+    dry_run: bool = False,
     tracking: TrackingOptions,
 ) -> None:
-    """Extract features of every image with every model; rerun the command to resume."""
+    """Extract features of every image with every model; rerun the command to resume.
+
+    Options
+    -------
+    store
+        Folder or URL of the feature store; created if missing.
+    batch_size : N
+        Images in one forward pass, or auto.
+    on_error : HOW
+        If an image is unreadable: skip it, or fail.
+    seed
+        Random seed of the sample.
+    shard : I/N
+        Do the I-th of N parts of the work; run all N, anywhere, in any order.
+    dry_run
+        List the models, what must be downloaded, and the images; then end.
+    """
     from oodzoo.core.remote.location import parse_location
     from oodzoo.extraction.config import ExtractionConfig
     from oodzoo.extraction.engines import open_engine, parse_part
@@ -358,20 +348,27 @@ def _batch_size(text: str) -> int | None:
 )
 def import_(
     terminal: Terminal,
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FEATURES", help="One .npz, .parquet or .csv file, or .npy files."),
-    ],
-    store: NewStoreOption,
-    table: Annotated[
-        Path | None,
-        typer.Option(help="For .npy files: CSV of their rows, domain,label[,group][,path]."),
-    ] = None,
-    columns: ColumnsOption = None,
-    task: TaskOption = None,
-    dtype: DtypeOption = "float32",
+    files: list[Path],
+    store: str,
+    table: Path | None = None,
+    columns: str | None = None,
+    task: str | None = None,
+    dtype: str = "float32",
 ) -> None:
-    """Import features computed elsewhere into a feature store."""
+    """Import features computed elsewhere into a feature store.
+
+    Arguments
+    ---------
+    files : FEATURES
+        One .npz, .parquet or .csv file, or .npy files.
+
+    Options
+    -------
+    store
+        Folder or URL of the feature store; created if missing.
+    table
+        For .npy files: CSV of their rows, domain,label[,group][,path].
+    """
     from oodzoo.data.sources.column_roles import parse_columns
     from oodzoo.extraction.importing import import_features
 
@@ -392,32 +389,6 @@ def import_(
             "classes": list(made.classes),
         }
     )
-
-
-TargetOption = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        metavar="NAME|FOLDER",
-        help="Rank for these unlabelled images of the target domain: an unlabelled domain of the "
-        "store, or FOLDER or NAME=FOLDER, which is first extracted into the store.",
-    ),
-]
-TargetFolderOption = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        metavar="FOLDER",
-        help="Rank for these unlabelled images of the target domain: FOLDER or NAME=FOLDER.",
-    ),
-]
-TargetZooOption = Annotated[
-    str | None,
-    typer.Option(
-        "--zoo",
-        help=f"New location of the models, if they moved; for --target FOLDER. {ZOO_HELP}",
-    ),
-]
 
 
 def stored_target(

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from oodzoo.cli.app import FILES_COMPLETE, command
-from oodzoo.cli.extract import TargetOption, stored_target
+from oodzoo.cli.extract import stored_target
 from oodzoo.cli.options import (
-    TOP_K_HELP,
-    ZOO_HELP,
     ArrayCompute,
-    MethodOption,
-    PredictorArgument,
-    ScoreOption,
-    StoreArgument,
-    ThresholdOption,
     TrackingOptions,
     compute_device,
     listening,
     top_k_of,
     warn_of_limits,
 )
-from oodzoo.cli.results import FromOption, read_decision
+from oodzoo.cli.results import read_decision
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events
@@ -40,42 +31,38 @@ if TYPE_CHECKING:
 @command("fit", example="oodzoo fit features/ --out model/", interrupted=FILES_COMPLETE)
 def fit(
     terminal: Terminal,
-    store: StoreArgument,
-    out: Annotated[str, typer.Option(help="Folder or URL for the predictor.")],
-    decided: FromOption = None,
-    choose: Annotated[
-        str | None,
-        typer.Option(
-            help="How to combine the models: single, pool, ensemble or selection; auto takes what "
-            "the evaluation recommends.",
-            show_default="auto; with --top-k or --models ensemble",
-        ),
-    ] = None,
-    top_k: Annotated[
-        str | None,
-        typer.Option("--top-k", metavar="N,…|auto", help=TOP_K_HELP, show_default="3"),
-    ] = None,
-    models: Annotated[
-        str | None,
-        typer.Option(
-            help="Use only these models, separated by commas; without --choose and --top-k, all "
-            "their features."
-        ),
-    ] = None,
-    score: ScoreOption = "unseen",
-    target: TargetOption = None,
+    store: str,
+    out: str,
+    decided: Path | None = None,
+    choose: str | None = None,
+    top_k: str | None = None,
+    models: str | None = None,
+    score: str = "unseen",
+    target: str | None = None,
     *,
     limits: Limits,
-    method: MethodOption = "consistent",
-    threshold: ThresholdOption = None,
-    zoo: Annotated[
-        str | None,
-        typer.Option(help=f"New location of the models, if they moved. {ZOO_HELP}"),
-    ] = None,
+    method: str = "consistent",
+    threshold: float | None = None,
+    zoo: str | None = None,
     compute: ArrayCompute,
     tracking: TrackingOptions,
 ) -> None:
-    """Train a predictor on all domains of a feature store and save it with its models."""
+    """Train a predictor on all domains of a feature store and save it with its models.
+
+    Options
+    -------
+    out : PATH
+        Folder or URL for the predictor.
+    choose : HOW; default auto; with --top-k or --models ensemble
+        How to combine the models: single, pool, ensemble or selection; auto takes what the
+        evaluation recommends.
+    top_k; default 3
+    models : NAME,…
+        Use only these models, separated by commas; without --choose and --top-k, all their
+        features.
+    zoo
+        New location of the models, if they moved. {zoo}
+    """
     from oodzoo.predictor import fit as fit_store
     from oodzoo.predictor.fitting import require_fittable
     from oodzoo.predictor.remote import require_free_location
@@ -203,33 +190,31 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
 @command("export", example="oodzoo export model/ model.onnx", interrupted=FILES_COMPLETE)
 def export(
     terminal: Terminal,
-    model: PredictorArgument,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The ONNX file to write, or --out.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The ONNX file to write.")
-    ] = None,
-    head_only: Annotated[
-        bool,
-        typer.Option(
-            "--head-only",
-            help="Write only the head, from the features of each model; the only form if the "
-            "models have features only.",
-        ),
-    ] = False,
-    raw: Annotated[
-        bool,
-        typer.Option(
-            "--raw",
-            help="Take one RGB image of any size, and resize it in the file; pixels may differ a "
-            "little from Pillow's.",
-        ),
-    ] = False,
+    model: str,
+    file: Path | None = None,
+    out: Path | None = None,
+    head_only: bool = False,
+    raw: bool = False,
 ) -> None:
     """Write a predictor as one ONNX file, from pixels to probabilities or numbers.
 
     Models are ONNX files or PyTorch models. The file needs neither oodzoo nor PyTorch.
+
+    Arguments
+    ---------
+    file : FILE
+        The ONNX file to write, or --out.
+
+    Options
+    -------
+    out : FILE
+        The ONNX file to write.
+    head_only
+        Write only the head, from the features of each model; the only form if the models have
+        features only.
+    raw
+        Take one RGB image of any size, and resize it in the file; pixels may differ a little
+        from Pillow's.
     """
     from oodzoo.predictor import load
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
@@ -25,12 +23,6 @@ if TYPE_CHECKING:
 
 # --- the zoo --------------------------------------------------------------------------------------
 
-YesOption = Annotated[
-    bool,
-    typer.Option(
-        "--yes", "-y", help="Download models without asking, and without a check of free space."
-    ),
-]
 
 _ASK_FROM = 10 * 10**9
 """Bytes to download from which a person is asked."""

@@ -1,7 +1,79 @@
-"""Options that several commands share, each declared once, and what listens to a command.
+"""Options that several commands share, and what listens to a command.
 
 A parameter of a command that is annotated with one of the dataclasses stands for their fields, see
-:func:`oodzoo.cli.app.command`.
+:func:`oodzoo.cli.app.command`. What follows is shown of parameters of these names, unless the
+docstring of the command or dataclass says something else.
+
+Arguments
+---------
+data : DATA
+    Folder root/domain/class/image, table (.csv, .parquet), .tar files, URL, or
+    hf://datasets/NAME.
+model : MODEL
+    Folder or URL of a predictor, written by oodzoo fit, or folder of a run.
+predictor : MODEL
+    Folder or URL of a predictor, written by oodzoo fit, or folder of a run.
+source : DATA
+    Folder root/domain/class/image, table (.csv, .parquet), .tar files, URL, or
+    hf://datasets/NAME.
+store : STORE
+    Folder or URL of a feature store, or folder of a run.
+
+Options
+-------
+baselines
+    Also evaluate single models, random features and other scores.
+batch_size : N
+    Images in one forward pass; chosen for the device if not given.
+columns : ROLE=NAME,…
+    Columns of a table that have other names: path=file,label=y; several numbers or labels as
+    label=age+height.
+decided (--from) : FILE.json
+    Fit what oodzoo evaluate recommends, or the features that oodzoo select has selected: the
+    file that their --out has written.
+device
+    Device for the models: auto, cpu, cuda, cuda:1, mps; several, as cuda:0,cuda:1, or all
+    (GPUs): a process each.
+domain_weight : NAME=W
+    Weight of a domain in means over domains, 1 unless given; repeatable.
+dtype
+    Stored feature type: float32 or float16.
+limit
+    Use only this many images, stratified by domain and class.
+method : HOW
+    How features are selected. consistent: those that help to predict left-out domains. paper:
+    spike and slab over all domains together.
+precision
+    Compute precision (PyTorch models): float32, bfloat16 or float16.
+protocol : HOW
+    How heads are trained: fast (logistic regression) or domainbed (DomainBed's random search).
+published : DATASET
+    Which data set this is (PACS, VLCS, OfficeHome, TerraIncognita or DomainNet), to show the
+    results among published ones.
+score : NAME
+    Score to rank by; oodzoo rank --help lists them.
+search_space : NAME; default default
+    domainbed only: distribution of the draws, default or DomainNet.
+seed
+    Random seed.
+target : NAME|FOLDER
+    Rank for these unlabelled images of the target domain: an unlabelled domain of the store, or
+    FOLDER or NAME=FOLDER, which is first extracted into the store.
+task : TASK
+    What the labels are: classification (classes), regression (numbers) or multilabel (several
+    labels per sample); by default, what they look like.
+threshold; default 0.5
+    --method paper only: keep features with a higher inclusion probability.
+top_k : N,…|auto
+    Number of best models to concatenate; several, as 1,3,5, or auto (1, 3, 5 or 7): an
+    evaluation compares them, else the best on left-out domains is taken.
+unlabelled : FOLDER
+    Images without labels, as a domain of their own; FOLDER or NAME=FOLDER, repeatable.
+yes (--yes, -y)
+    Download models without asking, and without a check of free space.
+zoo
+    A named zoo (demo, paper, modern), a zoo file (.toml), or ONNX files and model specs such as
+    timm/resnet50 or 'timm/vit_small*', separated by commas.
 """
 
 from __future__ import annotations
@@ -11,8 +83,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listener, Log, Progress
@@ -26,61 +96,22 @@ if TYPE_CHECKING:
     from oodzoo.store.feature_store import FeatureStore
     from oodzoo.zoo.prompts import Prompts
 
-ZOO_HELP = (
-    "A named zoo (demo, paper, modern), a zoo file (.toml), or ONNX files and model specs such as "
-    "timm/resnet50 or 'timm/vit_small*', separated by commas."
-)
-
-DataArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="DATA",
-        help="Folder root/domain/class/image, table (.csv, .parquet), .tar files, URL, or "
-        "hf://datasets/NAME.",
-    ),
-]
-StoreArgument = Annotated[
-    str,
-    typer.Argument(metavar="STORE", help="Folder or URL of a feature store, or folder of a run."),
-]
-PredictorArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="Folder or URL of a predictor, written by oodzoo fit, or folder of a run.",
-    ),
-]
 
 # --- data -----------------------------------------------------------------------------------------
 
 
-ColumnsOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ROLE=NAME,…",
-        help="Columns of a table that have other names: path=file,label=y; several numbers or "
-        "labels as label=age+height.",
-    ),
-]
-TaskOption = Annotated[
-    str | None,
-    typer.Option(
-        "--task",  # named, as a metavar that equals the name replaces it in typer 0.27
-        metavar="TASK",
-        help="What the labels are: classification (classes), regression (numbers) or multilabel "
-        "(several labels per sample); by default, what they look like.",
-    ),
-]
-
-
 @dataclass(frozen=True)
 class TableOptions:
-    """How a table of samples is read."""
+    """How a table of samples is read.
 
-    root: Annotated[
-        str | None, typer.Option(help="Folder or URL that the paths of a table are relative to.")
-    ] = None
-    columns: ColumnsOption = None
+    Options
+    -------
+    root : PATH
+        Folder or URL that the paths of a table are relative to.
+    """
+
+    root: str | None = None
+    columns: str | None = None
 
     @property
     def mapping(self) -> dict[str, Any] | None:
@@ -92,17 +123,16 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class DomainOptions(TableOptions):
-    """How a table is read, and its domains."""
+    """How a table is read, and its domains.
 
-    domains: Annotated[
-        str | None,
-        typer.Option(
-            "--domains",
-            metavar="DOMAINS",
-            help="Data without domains: propose (the best column), one (a single domain), or a "
-            "column (column:camera, column:taken:year).",
-        ),
-    ] = None
+    Options
+    -------
+    domains : DOMAINS
+        Data without domains: propose (the best column), one (a single domain), or a column
+        (column:camera, column:taken:year).
+    """
+
+    domains: str | None = None
 
     def require_request(self) -> None:
         """Reject a value of --domains that is none."""
@@ -114,7 +144,7 @@ class DomainOptions(TableOptions):
 
 @dataclass(frozen=True)
 class _TaskOptions(TableOptions):
-    task: TaskOption = None
+    task: str | None = None
 
 
 @dataclass(frozen=True)
@@ -136,47 +166,24 @@ def open_data(source: str, options: TableOptions, task: str | None = None) -> Im
     return ImageDomains(source, root=root, columns=mapping, domains=domains, task=task)
 
 
-UnlabelledOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--unlabelled",
-        metavar="FOLDER",
-        help="Images without labels, as a domain of their own; FOLDER or NAME=FOLDER, repeatable.",
-    ),
-]
-LimitOption = Annotated[
-    int | None, typer.Option(help="Use only this many images, stratified by domain and class.")
-]
-SeedOption = Annotated[int, typer.Option(help="Random seed.")]
-
-
 @dataclass(frozen=True)
 class PromptOptions:
-    """Texts of classes, for zero-shot predictions."""
+    """Texts of classes, for zero-shot predictions.
 
-    class_names: Annotated[
-        str | None,
-        typer.Option(
-            "--class-names",
-            metavar="TEXTS|FILE",
-            help="Text of each class (n01=dog,n02=cat), for zero-shot predictions of CLIP-like "
-            "models; or a file with a line for each. By default the classes, with underscores as "
-            "blanks.",
-        ),
-    ] = None
-    prompt: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--prompt",
-            metavar="TEMPLATE",
-            help="Template for these texts, 'a photo of a {}.'; repeatable. By default some of "
-            "CLIP's.",
-        ),
-    ] = None
-    prompts: Annotated[
-        Path | None,
-        typer.Option("--prompts", metavar="FILE", help="File with a template on each line."),
-    ] = None
+    Options
+    -------
+    class_names : TEXTS|FILE
+        Text of each class (n01=dog,n02=cat), for zero-shot predictions of CLIP-like models; or
+        a file with a line for each. By default the classes, with underscores as blanks.
+    prompt : TEMPLATE
+        Template for these texts, 'a photo of a {}.'; repeatable. By default some of CLIP's.
+    prompts : FILE
+        File with a template on each line.
+    """
+
+    class_names: str | None = None
+    prompt: list[str] | None = None
+    prompts: Path | None = None
 
     def read(self) -> Prompts:
         from oodzoo.zoo.prompts import Prompts, parse_class_names, read_prompts
@@ -194,29 +201,21 @@ class PromptOptions:
 
 # --- models ---------------------------------------------------------------------------------------
 
-ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
-NewStoreOption = Annotated[
-    str, typer.Option("--store", help="Folder or URL of the feature store; created if missing.")
-]
-
 
 @dataclass(frozen=True)
 class RaceOptions:
-    """Whether models are dropped early."""
+    """Whether models are dropped early.
 
-    race: Annotated[
-        bool,
-        typer.Option(
-            "--race", help="Drop models early, after a look at a sample: about 35 % of the time."
-        ),
-    ] = False
-    budget: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Race within this time for the extraction, such as 30m or 1h30m.",
-        ),
-    ] = None
+    Options
+    -------
+    race
+        Drop models early, after a look at a sample: about 35 % of the time.
+    budget : DURATION
+        Race within this time for the extraction, such as 30m or 1h30m.
+    """
+
+    race: bool = False
+    budget: str | None = None
 
 
 def warn_of_left_out(terminal: Terminal, left_out: Mapping[str, str], what: str) -> None:
@@ -239,22 +238,6 @@ def warn_of_limits(terminal: Terminal, store: FeatureStore, limits: Limits) -> t
 
 # --- where to compute -----------------------------------------------------------------------------
 
-DeviceOption = Annotated[
-    str,
-    typer.Option(
-        help="Device for the models: auto, cpu, cuda, cuda:1, mps; several, as cuda:0,cuda:1, or "
-        "all (GPUs): a process each."
-    ),
-]
-ComputeOption = Annotated[
-    str,
-    typer.Option("--device", help="Compute device: cpu (NumPy) or cuda (PyTorch)."),
-]
-BatchSizeOption = Annotated[
-    int | None,
-    typer.Option(help="Images in one forward pass; chosen for the device if not given."),
-]
-
 
 @dataclass(frozen=True)
 class ArrayCompute(Compute):
@@ -267,14 +250,7 @@ class ArrayCompute(Compute):
 class ModelCompute(Compute):
     """Where to run models."""
 
-    device: DeviceOption = "auto"
-
-
-PrecisionOption = Annotated[
-    str,
-    typer.Option(help="Compute precision (PyTorch models): float32, bfloat16 or float16."),
-]
-DtypeOption = Annotated[str, typer.Option(help="Stored feature type: float32 or float16.")]
+    device: str = "auto"
 
 
 def compute_device(device: str | None) -> str | None:
@@ -283,61 +259,6 @@ def compute_device(device: str | None) -> str | None:
 
 
 # --- ranking and evaluation -----------------------------------------------------------------------
-
-ScoreOption = Annotated[str, typer.Option(help="Score to rank by; oodzoo rank --help lists them.")]
-DomainWeightOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--domain-weight",
-        metavar="NAME=W",
-        help="Weight of a domain in means over domains, 1 unless given; repeatable.",
-    ),
-]
-ProtocolOption = Annotated[
-    str,
-    typer.Option(
-        help="How heads are trained: fast (logistic regression) or domainbed (DomainBed's random "
-        "search)."
-    ),
-]
-BaselinesOption = Annotated[
-    bool, typer.Option(help="Also evaluate single models, random features and other scores.")
-]
-SearchSpaceOption = Annotated[
-    str | None,
-    typer.Option(
-        help="domainbed only: distribution of the draws, default or DomainNet.",
-        show_default="default",
-    ),
-]
-TOP_K_HELP = (
-    "Number of best models to concatenate; several, as 1,3,5, or auto (1, 3, 5 or 7): an "
-    "evaluation compares them, else the best on left-out domains is taken."
-)
-TopKOption = Annotated[str, typer.Option("--top-k", metavar="N,…|auto", help=TOP_K_HELP)]
-PublishedOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DATASET",
-        help="Which data set this is (PACS, VLCS, OfficeHome, TerraIncognita or DomainNet), to "
-        "show the results among published ones.",
-    ),
-]
-MethodOption = Annotated[
-    str,
-    typer.Option(
-        help="How features are selected. consistent: those that help to predict left-out domains. "
-        "paper: spike and slab over all domains together."
-    ),
-]
-ThresholdOption = Annotated[
-    float | None,
-    typer.Option(
-        "--threshold",
-        help="--method paper only: keep features with a higher inclusion probability.",
-        show_default="0.5",
-    ),
-]
 
 
 def domain_weights(values: list[str] | None) -> dict[str, float] | None:
@@ -389,17 +310,15 @@ def rates_of(text: str) -> list[float]:
 
 @dataclass(frozen=True)
 class LogOptions:
-    """A file of events."""
+    """A file of events.
 
-    log_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--log-file",
-            metavar="FILE",
-            help="Append a line for each event to this file: JSON if it is named *.jsonl, else "
-            "text.",
-        ),
-    ] = None
+    Options
+    -------
+    log_file : FILE
+        Append a line for each event to this file: JSON if it is named *.jsonl, else text.
+    """
+
+    log_file: Path | None = None
 
     def listeners(self) -> list[Listener]:
         """What the options ask for."""
@@ -410,20 +329,18 @@ class LogOptions:
 
 @dataclass(frozen=True)
 class TrackingOptions(LogOptions):
-    """Where a command is tracked."""
+    """Where a command is tracked.
 
-    mlflow: Annotated[
-        str | None,
-        typer.Option(
-            "--mlflow",
-            metavar="URI",
-            help="Track in MLflow: sqlite:///mlflow.db, or the address of a server.",
-        ),
-    ] = None
-    tensorboard: Annotated[
-        Path | None,
-        typer.Option("--tensorboard", metavar="DIR", help="Write event files for TensorBoard."),
-    ] = None
+    Options
+    -------
+    mlflow : URI
+        Track in MLflow: sqlite:///mlflow.db, or the address of a server.
+    tensorboard : DIR
+        Write event files for TensorBoard.
+    """
+
+    mlflow: str | None = None
+    tensorboard: Path | None = None
 
     def listeners(self) -> list[Listener]:
         from oodzoo.core.events import MLflowListener, TensorBoardListener

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
 from oodzoo.cli.app import FILES_COMPLETE, command
-from oodzoo.cli.options import BatchSizeOption, DeviceOption, PredictorArgument
 from oodzoo.cli.predict_inputs import Batch, Inputs, together
 from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Output, Terminal
@@ -40,79 +39,60 @@ _MOST = 5
 )
 def predict(
     terminal: Terminal,
-    model: PredictorArgument,
-    images: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="INPUT",
-            help="Images, folders of them, or URLs; - for a list of those on stdin; texts in one "
-            ".csv, .parquet or .txt file; or features in one .npz, .parquet or .csv file, or .npy "
-            "files, as oodzoo import reads them.",
-        ),
-    ] = None,
-    lists: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--list",
-            metavar="FILE",
-            help="File with a path or URL of an image or folder in each line; may be repeated.",
-        ),
-    ] = None,
-    null: Annotated[
-        bool, typer.Option("--null", "-0", help="Lines of lists end with a NUL (find -print0).")
-    ] = False,
-    format: Annotated[  # noqa: A002 - the name of the option
-        str | None, typer.Option("--format", help="Output format: table, jsonl or csv.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE", help="File to write; its suffix sets the format."),
-    ] = None,
-    top: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Write the N most probable classes, instead of all."),
-    ] = None,
-    min_confidence: Annotated[
-        float | None,
-        typer.Option(metavar="P", help="Give no label if its probability is below P (0 to 1)."),
-    ] = None,
-    coverage: Annotated[
-        float | None,
-        typer.Option(
-            metavar="P",
-            help="Also write sets of classes that contain the right one with this probability, as "
-            "measured on left-out domains: 0.8, 0.9 or 0.95; intervals, for numbers.",
-        ),
-    ] = None,
-    sort_into: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="Copy images into a folder for each class; those without a label into _unsure.",
-        ),
-    ] = None,
-    link: Annotated[
-        str | None,
-        typer.Option(metavar="KIND", help="With --sort-into: hard or soft links, not copies."),
-    ] = None,
-    adapt: Annotated[
-        bool,
-        typer.Option(
-            "--adapt",
-            help="Adapt to these images first: at least 20 images of one domain, without labels.",
-        ),
-    ] = False,
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Stop with an error at the first file that cannot be read."),
-    ] = False,
-    text_column: Annotated[
-        str, typer.Option(help="Column of the texts in a .csv or .parquet file.")
-    ] = "text",
-    device: DeviceOption = "auto",
-    batch_size: BatchSizeOption = None,
+    model: str,
+    images: list[str] | None = None,
+    lists: list[str] | None = None,
+    null: bool = False,
+    format: str | None = None,  # noqa: A002 - the name of the option
+    out: Path | None = None,
+    top: int | None = None,
+    min_confidence: float | None = None,
+    coverage: float | None = None,
+    sort_into: Path | None = None,
+    link: str | None = None,
+    adapt: bool = False,
+    strict: bool = False,
+    text_column: str = "text",
+    device: str = "auto",
+    batch_size: int | None = None,
 ) -> None:
-    """Predict images, texts or features, and warn about those unlike the training samples."""
+    """Predict images, texts or features, and warn about those unlike the training samples.
+
+    Arguments
+    ---------
+    images : INPUT
+        Images, folders of them, or URLs; - for a list of those on stdin; texts in one .csv,
+        .parquet or .txt file; or features in one .npz, .parquet or .csv file, or .npy files, as
+        oodzoo import reads them.
+
+    Options
+    -------
+    lists (--list) : FILE
+        File with a path or URL of an image or folder in each line; may be repeated.
+    null (--null, -0)
+        Lines of lists end with a NUL (find -print0).
+    format
+        Output format: table, jsonl or csv.
+    out : FILE
+        File to write; its suffix sets the format.
+    top : N
+        Write the N most probable classes, instead of all.
+    min_confidence : P
+        Give no label if its probability is below P (0 to 1).
+    coverage : P
+        Also write sets of classes that contain the right one with this probability, as measured
+        on left-out domains: 0.8, 0.9 or 0.95; intervals, for numbers.
+    sort_into : FOLDER
+        Copy images into a folder for each class; those without a label into _unsure.
+    link : KIND
+        With --sort-into: hard or soft links, not copies.
+    adapt
+        Adapt to these images first: at least 20 images of one domain, without labels.
+    strict
+        Stop with an error at the first file that cannot be read.
+    text_column : NAME
+        Column of the texts in a .csv or .parquet file.
+    """
     from oodzoo.core.errors import InputError
     from oodzoo.predictor import load
     from oodzoo.predictor.filing import Sorter

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, PlainCommand, command
-from oodzoo.cli.extract import TargetOption, TargetZooOption, stored_target
+from oodzoo.cli.extract import stored_target
 from oodzoo.cli.options import (
-    ComputeOption,
-    DomainWeightOption,
-    StoreArgument,
     TrackingOptions,
     compute_device,
     domain_weights,
@@ -60,27 +57,36 @@ class _NamingScores(PlainCommand):
 )
 def rank(
     terminal: Terminal,
-    store: StoreArgument,
+    store: str,
     score: Annotated[
-        str, typer.Option(help="Score to rank by.", autocompletion=_score_names)
+        str,
+        typer.Option(metavar="NAME", help="Score to rank by.", autocompletion=_score_names),
     ] = "unseen",
-    stability: Annotated[
-        str, typer.Option(help="Stability term: robust, or paper for the published formula.")
-    ] = "robust",
-    target: TargetOption = None,
-    zoo: TargetZooOption = None,
+    stability: str = "robust",
+    target: str | None = None,
+    zoo: str | None = None,
     *,
     limits: ModelLimits,
-    domain_weight: DomainWeightOption = None,
-    pareto: Annotated[
-        bool, typer.Option("--pareto", help="Show only Pareto-optimal models, cheapest first.")
-    ] = False,
-    device: ComputeOption = "cpu",
+    domain_weight: list[str] | None = None,
+    pareto: bool = False,
+    device: str = "cpu",
     out: OutFileOption = None,
     plot: PlotOption = None,
     tracking: TrackingOptions,
 ) -> None:
-    """Rank the models of a feature store by how well they do on unseen domains."""
+    """Rank the models of a feature store by how well they do on unseen domains.
+
+    Options
+    -------
+    stability : HOW
+        Stability term: robust, or paper for the published formula.
+    zoo
+        New location of the models, if they moved; for --target FOLDER. {zoo}
+    pareto
+        Show only Pareto-optimal models, cheapest first.
+    device
+        Compute device: cpu (NumPy) or cuda (PyTorch).
+    """
     from oodzoo.extraction.source import as_source
     from oodzoo.ranking.ranker import require_rankable
     from oodzoo.store.feature_store import FeatureStore

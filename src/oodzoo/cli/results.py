@@ -43,15 +43,6 @@ OutFileOption = Annotated[
         callback=_json_file,
     ),
 ]
-FromOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="FILE.json",
-        help="Fit what oodzoo evaluate recommends, or the features that oodzoo select has "
-        "selected: the file that their --out has written.",
-    ),
-]
 
 
 def show_document(

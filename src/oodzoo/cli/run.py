@@ -18,25 +18,15 @@ from oodzoo.cli.app import COMMON, FILES_COMPLETE, RUN_CONTINUES, command, with_
 from oodzoo.cli.data import counted, images_used, show_counts, show_near_duplicates, show_problems
 from oodzoo.cli.domains import announce_proposed
 from oodzoo.cli.evaluate import show_evaluation, show_main_rows
-from oodzoo.cli.extract import TargetFolderOption, extraction_progress, show_summary
-from oodzoo.cli.inputs import YesOption, announce_download, open_zoo, read_images, select_zoo
+from oodzoo.cli.extract import extraction_progress, show_summary
+from oodzoo.cli.inputs import announce_download, open_zoo, read_images, select_zoo
 from oodzoo.cli.options import (
-    BaselinesOption,
-    DataArgument,
     DataOptions,
-    LimitOption,
     LogOptions,
     ModelCompute,
-    PrecisionOption,
     PromptOptions,
-    ProtocolOption,
-    PublishedOption,
     RaceOptions,
-    ScoreOption,
-    SeedOption,
-    TopKOption,
     TrackingOptions,
-    ZooOption,
     listening,
     open_data,
     top_k_of,
@@ -376,9 +366,9 @@ def _load(context: typer.Context, path: Path | None) -> Path | None:
 def run(
     terminal: Terminal,
     context: typer.Context,
-    source: DataArgument,
-    zoo: ZooOption,
-    out: Annotated[Path, typer.Option(help="Folder for all results.")],
+    source: str,
+    zoo: str,
+    out: Path,
     config_file: Annotated[
         Path | None,
         typer.Option(
@@ -392,27 +382,34 @@ def run(
     *,
     limits: Limits,
     options: DataOptions,
-    top_k: TopKOption = "3",
-    score: ScoreOption = "unseen",
-    target: TargetFolderOption = None,
-    protocol: ProtocolOption = "fast",
-    baselines: BaselinesOption = True,
-    testbed: Annotated[
-        bool, typer.Option("--testbed", help="Also compare how well each score orders the models.")
-    ] = False,
-    published: PublishedOption = None,
+    top_k: str = "3",
+    score: str = "unseen",
+    target: str | None = None,
+    protocol: str = "fast",
+    baselines: bool = True,
+    testbed: bool = False,
+    published: str | None = None,
     compute: ModelCompute,
-    precision: PrecisionOption = "float32",
+    precision: str = "float32",
     texts: PromptOptions,
     early: RaceOptions,
-    limit: LimitOption = None,
-    seed: SeedOption = 0,
-    yes: YesOption = False,
+    limit: int | None = None,
+    seed: int = 0,
+    yes: bool = False,
     tracking: TrackingOptions,
 ) -> None:
     """Run the whole pipeline: extract, rank, select, evaluate, fit a predictor, and report.
 
     Rerun the same command to resume: only what is missing or has changed is computed.
+
+    Options
+    -------
+    out : PATH
+        Folder for all results.
+    target : FOLDER
+        Rank for these unlabelled images of the target domain: FOLDER or NAME=FOLDER.
+    testbed
+        Also compare how well each score orders the models.
     """
     from oodzoo.data.sources.folder import parse_unlabelled
     from oodzoo.extraction.config import ExtractionConfig
@@ -457,11 +454,17 @@ _PER_CLASS = 10
 @command("demo", example="oodzoo demo --out demo/", interrupted=RUN_CONTINUES)
 def demo(
     terminal: Terminal,
-    out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("oodzoo-demo"),
+    out: Path = Path("oodzoo-demo"),
     *,
     log: LogOptions,
 ) -> None:
-    """Run the whole pipeline on embedded data: handwritten digits and a zoo of tiny models."""
+    """Run the whole pipeline on embedded data: handwritten digits and a zoo of tiny models.
+
+    Options
+    -------
+    out : PATH
+        Folder for all results.
+    """
     from oodzoo.core.io import explaining_disk_errors
     from oodzoo.core.packages import install_hint
     from oodzoo.data.dataset import ImageDomains
@@ -513,16 +516,24 @@ def _require_demo_folder(folder: Path) -> None:
 @command("report", example="oodzoo report job/ --figures", interrupted=FILES_COMPLETE)
 def report(
     terminal: Terminal,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run (with run.json).")],
-    figures: Annotated[
-        bool, typer.Option("--figures", help="Also write the charts as SVG files in DIR/figures.")
-    ] = False,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="File to write the page to.", show_default="DIR/report.html"),
-    ] = None,
+    folder: Path,
+    figures: bool = False,
+    out: Path | None = None,
 ) -> None:
-    """Write the report of a run: one self-contained HTML page."""
+    """Write the report of a run: one self-contained HTML page.
+
+    Arguments
+    ---------
+    folder : DIR
+        Folder of a run (with run.json).
+
+    Options
+    -------
+    figures
+        Also write the charts as SVG files in DIR/figures.
+    out : PATH; default DIR/report.html
+        File to write the page to.
+    """
     from oodzoo.report import write_report
     from oodzoo.report.record import read_run
 

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
-    TOP_K_HELP,
-    ComputeOption,
     LogOptions,
-    MethodOption,
-    ScoreOption,
-    StoreArgument,
-    ThresholdOption,
     compute_device,
     listening,
     top_k_of,
@@ -36,26 +28,25 @@ _WIDTH = 100
 @command("select", example="oodzoo select features/", interrupted=MODELS_CACHED)
 def select(
     terminal: Terminal,
-    store: StoreArgument,
-    top_k: Annotated[
-        str | None,
-        typer.Option(
-            "--top-k",
-            metavar="N,…|auto",
-            help=TOP_K_HELP,
-            show_default="all; with --method paper 3",
-        ),
-    ] = None,
-    method: MethodOption = "consistent",
-    score: ScoreOption = "unseen",
+    store: str,
+    top_k: str | None = None,
+    method: str = "consistent",
+    score: str = "unseen",
     *,
     limits: Limits,
-    threshold: ThresholdOption = None,
-    device: ComputeOption = "cpu",
+    threshold: float | None = None,
+    device: str = "cpu",
     out: OutFileOption = None,
     log: LogOptions,
 ) -> None:
-    """Select the features of a feature store that are useful for unseen domains."""
+    """Select the features of a feature store that are useful for unseen domains.
+
+    Options
+    -------
+    top_k; default all; with --method paper 3
+    device
+        Compute device: cpu (NumPy) or cuda (PyTorch).
+    """
     from oodzoo.combining.selection import METHODS, select_features
     from oodzoo.core.events import Stage, extent
     from oodzoo.extraction.source import as_source

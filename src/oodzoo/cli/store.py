@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import msgspec
 import typer
 
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, PlainGroup, app, command
 from oodzoo.cli.data import compare_stored, show_near_duplicates
-from oodzoo.cli.options import DataArgument, DataOptions, StoreArgument, UnlabelledOption
+from oodzoo.cli.options import DataOptions
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.text import count, file_size, some_of, time_per_image, typed
 
@@ -27,7 +27,7 @@ app.add_typer(group, name="store")
 
 
 @command("ls", example="oodzoo store ls features/", group=group)
-def ls(terminal: Terminal, store: StoreArgument) -> None:
+def ls(terminal: Terminal, store: str) -> None:
     """List the models and domains of a feature store."""
     from oodzoo.store.maintenance import list_contents
 
@@ -79,7 +79,7 @@ def _show_measured(terminal: Terminal, contents: Contents) -> None:
 
 
 @command("du", example="oodzoo store du features/", group=group)
-def du(terminal: Terminal, store: StoreArgument) -> None:
+def du(terminal: Terminal, store: str) -> None:
     """Show the disk space of each model, the cache and what can be pruned."""
     from oodzoo.store.maintenance import disk_usage
 
@@ -104,10 +104,16 @@ def du(terminal: Terminal, store: StoreArgument) -> None:
 )
 def rm(
     terminal: Terminal,
-    store: StoreArgument,
-    models: Annotated[list[str], typer.Argument(metavar="MODEL…", help="Names of models.")],
+    store: str,
+    models: list[str],
 ) -> None:
-    """Remove models and their features."""
+    """Remove models and their features.
+
+    Arguments
+    ---------
+    models : MODEL…
+        Names of models.
+    """
     from oodzoo.store.maintenance import remove_models
 
     freed = remove_models(store, models)
@@ -119,16 +125,19 @@ def rm(
 @command("prune", example="oodzoo store prune features/", interrupted=STORE_VALID, group=group)
 def prune(
     terminal: Terminal,
-    store: StoreArgument,
-    unfinished: Annotated[
-        bool,
-        typer.Option(
-            "--unfinished", help="Remove features of new images of interrupted extractions too."
-        ),
-    ] = False,
-    cache: Annotated[bool, typer.Option("--cache", help="Remove the cache too.")] = False,
+    store: str,
+    unfinished: bool = False,
+    cache: bool = False,
 ) -> None:
-    """Remove features of images that are no longer in the table, and unused files."""
+    """Remove features of images that are no longer in the table, and unused files.
+
+    Options
+    -------
+    unfinished
+        Remove features of new images of interrupted extractions too.
+    cache
+        Remove the cache too.
+    """
     from oodzoo.store.maintenance import prune_store
 
     pruned = prune_store(store, unfinished=unfinished, cache=cache)
@@ -143,22 +152,22 @@ def prune(
 )
 def sync(
     terminal: Terminal,
-    store: StoreArgument,
-    source: DataArgument,
+    store: str,
+    source: str,
     options: DataOptions,
-    unlabelled: UnlabelledOption = None,
-    drop: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Remove a domain without labels.")
-    ] = None,
-    yes: Annotated[
-        bool,
-        typer.Option(
-            "--yes",
-            help="Go on even if most images would be removed, or an image is in two domains.",
-        ),
-    ] = False,
+    unlabelled: list[str] | None = None,
+    drop: list[str] | None = None,
+    yes: bool = False,
 ) -> None:
-    """Adopt removed, moved and relabelled images, without extracting again."""
+    """Adopt removed, moved and relabelled images, without extracting again.
+
+    Options
+    -------
+    drop : NAME
+        Remove a domain without labels.
+    yes
+        Go on even if most images would be removed, or an image is in two domains.
+    """
     from oodzoo.extraction.extract import open_unlabelled
     from oodzoo.store.sync import sync_store
 
@@ -208,23 +217,20 @@ def sync(
 )
 def check(
     terminal: Terminal,
-    store: StoreArgument,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair", help="Remove damaged files; rerun oodzoo extract to compute them again."
-        ),
-    ] = False,
-    leaks: Annotated[
-        str,
-        typer.Option(
-            metavar="PAIRS",
-            help="Pairs of images to compare, to find near-duplicates: auto (in about a minute), "
-            "all, class (with the same label), none.",
-        ),
-    ] = "auto",
+    store: str,
+    repair: bool = False,
+    leaks: str = "auto",
 ) -> None:
-    """Verify every checksum of a feature store, and find near-duplicate images."""
+    """Verify every checksum of a feature store, and find near-duplicate images.
+
+    Options
+    -------
+    repair
+        Remove damaged files; rerun oodzoo extract to compute them again.
+    leaks : PAIRS
+        Pairs of images to compare, to find near-duplicates: auto (in about a minute), all,
+        class (with the same label), none.
+    """
     from oodzoo.core.errors import InputError
     from oodzoo.store.checking import check_store
     from oodzoo.store.leaks.search import SCOPES
@@ -276,12 +282,21 @@ def check(
 )
 def merge(
     terminal: Terminal,
-    stores: Annotated[
-        list[str], typer.Argument(metavar="STORE…", help="Stores of the same images.")
-    ],
-    out: Annotated[str, typer.Option(help="Folder or URL of the new store.")],
+    stores: list[str],
+    out: str,
 ) -> None:
-    """Copy the models of several stores of the same images into a new store."""
+    """Copy the models of several stores of the same images into a new store.
+
+    Arguments
+    ---------
+    stores : STORE…
+        Stores of the same images.
+
+    Options
+    -------
+    out : PATH
+        Folder or URL of the new store.
+    """
     from oodzoo.store.maintenance import list_contents, merge_stores
 
     merged = merge_stores(stores, out)

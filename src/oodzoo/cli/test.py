@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import (
-    BatchSizeOption,
-    DeviceOption,
     DomainOptions,
-    PredictorArgument,
     TrackingOptions,
     listening,
 )
@@ -29,17 +24,16 @@ _MOST = 10
 
 @dataclass(frozen=True)
 class TestedOptions(DomainOptions):
-    """How labelled data are read."""
+    """How labelled data are read.
 
-    domains: Annotated[
-        str | None,
-        typer.Option(
-            "--domains",
-            metavar="DOMAINS",
-            help="Domains: one (a single domain), or a column (column:camera); by default those "
-            "of the data, or one.",
-        ),
-    ] = None
+    Options
+    -------
+    domains : DOMAINS
+        Domains: one (a single domain), or a column (column:camera); by default those of the
+        data, or one.
+    """
+
+    domains: str | None = None
 
 
 @command(
@@ -47,32 +41,31 @@ class TestedOptions(DomainOptions):
 )
 def assess(
     terminal: Terminal,
-    model: PredictorArgument,
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="Labelled data: folder root/domain/class/image or root/class/image, table (.csv, "
-            ".parquet), .tar files, URL, or hf://datasets/NAME; or features with labels (.npz).",
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE|DIR", help="Page to write (.html), or a folder for test.html in it."
-        ),
-    ] = None,
+    model: str,
+    data: str,
+    out: Path | None = None,
     *,
     options: TestedOptions,
-    adapt: Annotated[
-        bool,
-        typer.Option("--adapt", help="Adapt to each domain first, without its labels; a pool can."),
-    ] = False,
-    device: DeviceOption = "auto",
-    batch_size: BatchSizeOption = None,
+    adapt: bool = False,
+    device: str = "auto",
+    batch_size: int | None = None,
     tracking: TrackingOptions,
 ) -> None:
-    """Test a predictor on labelled data: what it gets right and wrong, and what was expected."""
+    """Test a predictor on labelled data: what it gets right and wrong, and what was expected.
+
+    Arguments
+    ---------
+    data : DATA
+        Labelled data: folder root/domain/class/image or root/class/image, table (.csv,
+        .parquet), .tar files, URL, or hf://datasets/NAME; or features with labels (.npz).
+
+    Options
+    -------
+    out : FILE|DIR
+        Page to write (.html), or a folder for test.html in it.
+    adapt
+        Adapt to each domain first, without its labels; a pool can.
+    """
     from oodzoo.core.events import Events
     from oodzoo.predictor import load
     from oodzoo.predictor.testing import test

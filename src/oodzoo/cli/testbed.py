@@ -5,12 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.options import ComputeOption, TrackingOptions, compute_device, listening
+from oodzoo.cli.options import TrackingOptions, compute_device, listening
 from oodzoo.cli.results import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
@@ -319,41 +317,38 @@ def _interval(interval: Interval) -> str:
 @command("testbed", example="oodzoo testbed features/", interrupted=MODELS_CACHED)
 def compare_scores(
     terminal: Terminal,
-    targets: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="paper|STORE…|compare RESULT…",
-            help="paper: the results published in the ZooD paper; STORE…: one or more feature "
-            "stores; compare RESULT…: files written with --out. (For a store named paper, pass "
-            "./paper.)",
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(help="One STORE only: write the result to this JSON file.")
-    ] = None,
+    targets: list[str],
+    out: Path | None = None,
     plot: PlotOption = None,
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="STORE only: unseen computes the scores for each test domain on the other "
-            "domains; all computes them once on all domains."
-        ),
-    ] = "unseen",
-    values: Annotated[
-        Path | None,
-        typer.Option(help="STORE only: CSV file of external scores, such as model,my_score."),
-    ] = None,
-    timm_results: Annotated[
-        Path | None,
-        typer.Option(
-            help="STORE only: timm's results-imagenet.csv, for the score source_accuracy."
-        ),
-    ] = None,
-    device: ComputeOption = "cpu",
+    protocol: str = "unseen",
+    values: Path | None = None,
+    timm_results: Path | None = None,
+    device: str = "cpu",
     *,
     tracking: TrackingOptions,
 ) -> None:
-    """Compare scores by how well they order models by their accuracy on unseen domains."""
+    """Compare scores by how well they order models by their accuracy on unseen domains.
+
+    Arguments
+    ---------
+    targets : paper|STORE…|compare RESULT…
+        paper: the results published in the ZooD paper; STORE…: one or more feature stores;
+        compare RESULT…: files written with --out. (For a store named paper, pass ./paper.)
+
+    Options
+    -------
+    out : PATH
+        One STORE only: write the result to this JSON file.
+    protocol : HOW
+        STORE only: unseen computes the scores for each test domain on the other domains; all
+        computes them once on all domains.
+    values
+        STORE only: CSV file of external scores, such as model,my_score.
+    timm_results
+        STORE only: timm's results-imagenet.csv, for the score source_accuracy.
+    device
+        Compute device: cpu (NumPy) or cuda (PyTorch).
+    """
     target, *others = targets
     if target not in ("paper", "compare"):
         if out is not None and others:

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from oodzoo.cli.app import command
 from oodzoo.cli.options import (
-    DataArgument,
     DomainOptions,
-    PredictorArgument,
-    SearchSpaceOption,
     TrackingOptions,
     listening,
     open_data,
@@ -39,93 +34,68 @@ _MOST_DOMAINS = 8
 )
 def tune(
     terminal: Terminal,
-    predictor: PredictorArgument,
-    data: DataArgument,
-    out: Annotated[str, typer.Option(help="Folder or URL for the tuned predictor.")],
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="The model to tune, if the predictor has several.",
-            show_default="the one with the largest weight or the highest score",
-        ),
-    ] = None,
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="How to train: lp-ft (from a linear head, with averaged weights), or domainbed "
-            "(empirical risk minimisation with DomainBed's random search)."
-        ),
-    ] = "lp-ft",
-    learning_rate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RATE,…",
-            help="Learning rate of AdamW; one of several is chosen on left-out domains.",
-            show_default="1e-4,1e-3",
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Steps of each training run.", show_default="300; domainbed: 5001"),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Images of each domain in a step.", show_default="32"),
-    ] = None,
-    weight_decay: Annotated[
-        float | None, typer.Option(help="Weight decay of AdamW.", show_default="1e-4")
-    ] = None,
-    schedule: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Course of the learning rate: cosine (falls to zero), or constant.",
-            show_default="cosine",
-        ),
-    ] = None,
-    lora: Annotated[
-        int | None,
-        typer.Option(metavar="RANK", help="Train LoRA adapters of this rank, not all weights."),
-    ] = None,
-    augment: Annotated[bool, typer.Option(help="Augment the images as DomainBed does.")] = True,
-    draws: Annotated[
-        int | None,
-        typer.Option(help="domainbed only: number of hyper-parameter draws.", show_default="20"),
-    ] = None,
-    search_space: SearchSpaceOption = None,
-    choose_by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RULE",
-            help="Where weights and learning rate are chosen: leave-one-domain-out, or "
-            "training-domain (on a fifth of the images of each domain; faster, less reliable).",
-            show_default="leave-one-domain-out",
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Random seed.", show_default="0")] = None,
-    device: Annotated[
-        str, typer.Option(help="Device for the training: auto, cpu, cuda, cuda:1, mps.")
-    ] = "auto",
-    max_hours: Annotated[
-        float | None,
-        typer.Option(
-            help="Refuse to start a training that would take longer.",
-            show_default="3 on the CPU",
-        ),
-    ] = None,
+    predictor: str,
+    data: str,
+    out: str,
+    model: str | None = None,
+    protocol: str = "lp-ft",
+    learning_rate: str | None = None,
+    steps: int | None = None,
+    batch_size: int | None = None,
+    weight_decay: float | None = None,
+    schedule: str | None = None,
+    lora: int | None = None,
+    augment: bool = True,
+    draws: int | None = None,
+    search_space: str | None = None,
+    choose_by: str | None = None,
+    seed: int | None = None,
+    device: str = "auto",
+    max_hours: float | None = None,
     *,
     options: DomainOptions,
-    checkpoints: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder for checkpoints, removed at the end.",
-            show_default="OUT.tuning",
-        ),
-    ] = None,
+    checkpoints: Path | None = None,
     tracking: TrackingOptions,
 ) -> None:
-    """Fine-tune a model of a predictor on images, and keep what is best on left-out domains."""
+    """Fine-tune a model of a predictor on images, and keep what is best on left-out domains.
+
+    Options
+    -------
+    out : PATH
+        Folder or URL for the tuned predictor.
+    model; default the one with the largest weight or the highest score
+        The model to tune, if the predictor has several.
+    protocol : HOW
+        How to train: lp-ft (from a linear head, with averaged weights), or domainbed (empirical
+        risk minimisation with DomainBed's random search).
+    learning_rate : RATE,…; default 1e-4,1e-3
+        Learning rate of AdamW; one of several is chosen on left-out domains.
+    steps; default 300; domainbed: 5001
+        Steps of each training run.
+    batch_size : N; default 32
+        Images of each domain in a step.
+    weight_decay; default 1e-4
+        Weight decay of AdamW.
+    schedule : NAME; default cosine
+        Course of the learning rate: cosine (falls to zero), or constant.
+    lora : RANK
+        Train LoRA adapters of this rank, not all weights.
+    augment
+        Augment the images as DomainBed does.
+    draws; default 20
+        domainbed only: number of hyper-parameter draws.
+    choose_by : RULE; default leave-one-domain-out
+        Where weights and learning rate are chosen: leave-one-domain-out, or training-domain (on
+        a fifth of the images of each domain; faster, less reliable).
+    seed; default 0
+        Random seed.
+    device
+        Device for the training: auto, cpu, cuda, cuda:1, mps.
+    max_hours; default 3 on the CPU
+        Refuse to start a training that would take longer.
+    checkpoints : DIR; default OUT.tuning
+        Folder for checkpoints, removed at the end.
+    """
     from oodzoo.predictor import load
     from oodzoo.predictor.remote import require_free_location
     from oodzoo.predictor.tuning import (

@@ -169,7 +169,9 @@ class ZooLimits:
     licence: Annotated[
         str | Sequence[str] | None,
         Option(
-            "Only models with one of these licences: 'apache-2.0,mit', 'cc-by-*'.", type=str | None
+            "Only models with one of these licences: 'apache-2.0,mit', 'cc-by-*'.",
+            metavar="NAME,…",
+            type=str | None,
         ),
     ] = None
 
@@ -178,7 +180,11 @@ class ZooLimits:
 
     max_parameters: Annotated[
         float | str | None,
-        Option("Only models of at most this many parameters: 25M or 25e6.", type=str | None),
+        Option(
+            "Only models of at most this many parameters: 25M or 25e6.",
+            metavar="N",
+            type=str | None,
+        ),
     ] = None
 
     @property
@@ -206,7 +212,8 @@ class ModelLimits(ZooLimits):
         float | None,
         Option(
             "Milliseconds that a prediction may take, on one CPU thread or the GPU: leaves out "
-            "models that take longer, and limits the sum over combined models."
+            "models that take longer, and limits the sum over combined models.",
+            metavar="MS",
         ),
     ] = None
 
