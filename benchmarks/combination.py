@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo.combining.pool import Heads, choose_pool, qualities
-from oodzoo.combining.predictions import SHARES, Head, HeadPredictions
+from oodzoo.combining.pool_weights import choose_pool, qualities
+from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, Heads
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, StoreSource
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without

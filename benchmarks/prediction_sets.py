@@ -25,7 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from oodzoo.combining.pool import Heads, choose_pool, left_out_pools, predict_with_heads, qualities
+from oodzoo.combining.pool_weights import choose_pool, left_out_pools, qualities
+from oodzoo.combining.predictions import Heads, predict_with_heads
 from oodzoo.extraction.source import StoreSource
 from oodzoo.predictor.prediction_sets import (
     LEVELS,

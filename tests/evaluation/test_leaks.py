@@ -15,7 +15,8 @@ from tests.evaluation.data import stored, zoo
 from oodzoo.combining.adaptation import pool_for_target
 from oodzoo.combining.evaluation.choice import TrainingView, choose, domainbed_trainer, fast_trainer
 from oodzoo.combining.evaluation.scoring import score_choice
-from oodzoo.combining.pool import choose_pool, predict_with_heads
+from oodzoo.combining.pool_weights import choose_pool
+from oodzoo.combining.predictions import predict_with_heads
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import ArraySource, FeatureSource
 from oodzoo.ranking.ranker import orders_for_test_domains, rank_for_test_domains

@@ -14,6 +14,7 @@ from tests.maths.combinations import Costly
 import oodzoo
 from oodzoo.combining.evaluation import Evaluation
 from oodzoo.combining.evaluation.learning_curve import CurvePoint, FewerDomains, LearningCurve
+from oodzoo.combining.evaluation.result import Recommended
 from oodzoo.combining.evaluation.rows import Aggregation, Cell, Gain, Row
 from oodzoo.combining.statements import (
     KINDS,
@@ -25,9 +26,6 @@ from oodzoo.combining.statements import (
     on_images,
     on_target,
     on_tuning,
-)
-from oodzoo.combining.verdict import (
-    Recommended,
 )
 from oodzoo.core.errors import InputError
 from oodzoo.tasks.classification import Measures

@@ -27,22 +27,22 @@ from oodzoo.combining.adaptation import (
     standardised_predictions,
     weigh_images,
 )
-from oodzoo.combining.decision import (
-    Decision,
-    decide,
-)
-from oodzoo.combining.final import FinalHead, fit_pool
-from oodzoo.combining.pool import Heads, choose_pool, left_out_pools, predict_with_heads
+from oodzoo.combining.combination import FinalHead, Training
+from oodzoo.combining.pool import fit_pool
+from oodzoo.combining.pool_weights import choose_pool, left_out_pools
 from oodzoo.combining.predictions import (
     SHARES,
     TRAINED,
     Head,
     HeadPredictions,
+    Heads,
     find_zero_shot,
     fit_kind,
     pool_columns,
     predict_left_out,
+    predict_with_heads,
 )
+from oodzoo.combining.ways import Decision, decide
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.source import ArraySource
@@ -153,7 +153,7 @@ def heads(source: ArraySource) -> Heads:
 
 @pytest.fixture(scope="module")
 def decision(source: ArraySource, heads: Heads) -> Decision:
-    return decide(source, ORDER, heads, top_k=2)
+    return decide(Training(source, ORDER, top_k=2, predicted={None: heads}))
 
 
 # --- estimates ----------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ def require_estimate(found: Any, paths: Any, at: int, labels: Any) -> None:
 def test_the_estimate_of_an_ensemble_is_of_heads_trained_without_the_samples(
     source: ArraySource, decision: Decision
 ) -> None:
-    left_out, within, labels = literal(source, decision.ensemble)
+    left_out, within, labels = literal(source, decision.chosen["ensemble"].columns)
     at = best_setting("classification", left_out, within, labels, 0.5)
     found = decision.estimates["ensemble"]
     require_estimate(found.contributions, left_out, at, labels)
@@ -197,7 +197,7 @@ def test_the_estimate_of_a_selection_is_of_features_chosen_without_the_domain(
 ) -> None:
     """As many as are selected, of the features of all models in alphabetical order."""
     X, y, d = Columns.all_of(source, sorted(source.models)).samples(source, source.domains)
-    number = len(decision.selection)
+    number = len(decision.chosen["selection"].columns)
     whole = set(np.argsort(-contributions(X.astype(np.float64), y, d, 3)[0])[:number])
     parts, differ = [], False
     for at in range(3):
@@ -207,7 +207,7 @@ def test_the_estimate_of_a_selection_is_of_features_chosen_without_the_domain(
         differ |= set(chosen) != whole
         parts.append(X[:, chosen])
     assert differ
-    left_out, within, labels = literal(source, decision.selection, parts)
+    left_out, within, labels = literal(source, decision.chosen["selection"].columns, parts)
     at = best_setting("classification", left_out, within, labels, 0.5)
     found = decision.estimates["selection"]
     require_estimate(found.contributions, left_out, at, labels)
@@ -258,7 +258,8 @@ def test_a_pool_is_the_weighted_mean_of_its_heads(shifted: ArraySource, kind: Ki
     if kind != "classification":
         shifted = ArraySource(*task_zoo(kind), None, kind)
     shifted_heads = predict_with_heads(shifted)[None]
-    final, pool = fit_pool(shifted, shifted_heads), choose_pool(shifted_heads)
+    pool = choose_pool(shifted_heads)
+    final = fit_pool(shifted, shifted_heads, pool)
     assert (final.head.task.kind, final.columns.models) == (kind, pool.models)
     assert (final.adaptive is None) == (kind != "classification")
     if final.adaptive is not None:
@@ -279,7 +280,7 @@ def test_a_pool_is_the_weighted_mean_of_its_heads(shifted: ArraySource, kind: Ki
     if kind == "classification":
         found, expected = log_softmax(found, axis=1), log_softmax(expected, axis=1)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
-    one = fit_pool(shifted, shifted_heads, Limits(max_models=1))
+    one = fit_pool(shifted, shifted_heads, choose_pool(shifted_heads, Limits(max_models=1)))
     assert one.weights == {one.columns.models[0]: 1.0}
 
 
@@ -298,7 +299,8 @@ def test_a_given_head_is_not_fitted(
         head: each for head, each in shifted_heads.candidates.items() if head.model != "noise"
     }
     candidates = ({} if is_alone else others) | {tuned: HeadPredictions(0, known)}
-    final = fit_pool(shifted, replace(shifted_heads, candidates=candidates), given={tuned: given})
+    shifted_heads = replace(shifted_heads, candidates=candidates)
+    final = fit_pool(shifted, shifted_heads, choose_pool(shifted_heads), given={tuned: given})
     if is_alone:
         np.testing.assert_array_equal(final.head.weights, given.weights)
         assert (final.weights, final.adaptive) == ({"noise": 1.0}, None)
@@ -429,8 +431,8 @@ SPACE = joint_space()
 def test_the_pool_is_one_linear_head(scale: float) -> None:
     source = WithTexts(SPACE, scale)
     heads = predict_with_heads(source)[None]
-    final = fit_pool(source, heads)
     pool = choose_pool(heads)
+    final = fit_pool(source, heads, pool)
     assert final.columns.normalised == ({"clip"} & set(pool.models))
     total: Any = 0
     for head, weight in zip(pool.members, pool.weights, strict=True):
@@ -448,6 +450,6 @@ def test_the_pool_is_one_linear_head(scale: float) -> None:
 
 def test_samples_of_one_group_are_estimated_by_left_out_domains_only() -> None:
     source = ArraySource(*zoo(n=18, n_domains=3), ["patient"] * 54)
-    found = decide(source, ORDER, predict_with_heads(source)[None], top_k=2)
+    found = decide(Training(source, ORDER, top_k=2))
     assert set(found.estimates) == {"single", "pool", "ensemble", "selection"}
     assert all(each.within is None for each in found.estimates.values())

@@ -17,7 +17,7 @@ from tests.oracles.combination import pool
 from tests.oracles.ridge import left_out_ridge
 
 import oodzoo
-from oodzoo.combining.decision import decide
+from oodzoo.combining.combination import Training
 from oodzoo.combining.evaluation import Evaluation
 from oodzoo.combining.evaluation.learning_curve import (
     Part,
@@ -26,9 +26,10 @@ from oodzoo.combining.evaluation.learning_curve import (
     places,
     with_fewer_domains,
 )
-from oodzoo.combining.pool import choose_pool, predict_with_heads
-from oodzoo.combining.predictions import fit_kind
+from oodzoo.combining.pool_weights import choose_pool
+from oodzoo.combining.predictions import fit_kind, predict_with_heads
 from oodzoo.combining.selection import select_features
+from oodzoo.combining.ways import decide
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.source import ArraySource
 from oodzoo.linear.heads.domainbed import sweep
@@ -82,9 +83,9 @@ def test_every_row_equals_the_protocol_written_out() -> None:
         assert oracle_row.measure("accuracy")[test] == pytest.approx(highest)
         best = max(logme, key=lambda name: logme[name])
         assert result.baselines["best_by_logme"].cells[test].models == (best,)
-        decision = decide(training, order, predict_with_heads(training)[None], top_k=2)
+        decision = decide(Training(training, order, top_k=2))
         assert result.recommended.choices[test] == decision.recommended
-        assert result.pool.cells[test].models == decision.pool.models
+        assert result.pool.cells[test].models == decision.chosen["pool"].models
     averages = [result.selection.measure("accuracy")[test] for test in result.domains]
     assert result.selection.average == pytest.approx(np.mean(averages))
 

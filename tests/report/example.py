@@ -11,7 +11,7 @@ from typing import Any
 from tests.report.diagnosis_example import example_diagnoses
 
 from oodzoo.combining.evaluation.learning_curve import CurvePoint, LearningCurve
-from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.result import Evaluation, Recommended
 from oodzoo.combining.evaluation.rows import (
     Aggregation,
     Cell,
@@ -20,7 +20,6 @@ from oodzoo.combining.evaluation.rows import (
 from oodzoo.combining.evaluation.rows import Row as EvaluationRow
 from oodzoo.combining.selection import ClassSelection, ModelSelection, NumberTried, SelectionSummary
 from oodzoo.combining.statements import Advice
-from oodzoo.combining.verdict import Recommended
 from oodzoo.data.issues import Spread
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES

@@ -393,12 +393,12 @@ def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
 
 def _show_estimates(terminal: Terminal, evaluation: Evaluation) -> None:
     """Print what decided the recommendation: both estimates of each way, from all domains."""
-    from oodzoo.combining.statements import TITLES
+    from oodzoo.combining.statements import titles
 
     best = evaluation.recommended
     table: list[list[object]] = [
         [
-            TITLES[name],
+            titles()[name],
             f"{value:.1f}",
             f"{best.within[name]:.1f}" if name in best.within else "",
         ]

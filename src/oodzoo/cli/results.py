@@ -77,8 +77,8 @@ def show_document(
 
 def read_decision(path: Path, store: FeatureStore) -> dict[str, Any]:
     """Read what was decided about the models of a store, as options of :func:`oodzoo.fit`."""
+    from oodzoo.combining.evaluation.result import Recommended, require_no_oracle
     from oodzoo.combining.selection import SelectionSummary
-    from oodzoo.combining.verdict import Recommended, require_no_oracle
     from oodzoo.core.io import read_json, structured
 
     what = f"the result {str(path)!r}"

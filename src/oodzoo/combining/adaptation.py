@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combining.pool import Heads, Pool, choose_pool
-from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, pool_columns
+from oodzoo.combining.pool_weights import Pool, choose_pool
+from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, Heads, pool_columns
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Samples
 from oodzoo.extraction.source import FeatureSource, groups_of

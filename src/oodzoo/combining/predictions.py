@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.core.events import Progress
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.source import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, HeadPath, split_without
@@ -47,7 +48,7 @@ from oodzoo.linear.heads.outputs import (
 from oodzoo.linear.heads.paths import C_GRID, predict_splits_by
 from oodzoo.linear.heads.ridge import SETTINGS
 from oodzoo.linear.heads.samples import Groups
-from oodzoo.tasks import Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 
 def find_zero_shot(source: FeatureSource, model: str) -> LinearHead | None:
@@ -256,4 +257,77 @@ def predict_left_out(
                     None if test is None else outputs.rest[at],
                 )
             )
+    return result
+
+
+Weights = dict[tuple[tuple[Head, ...], tuple[int, ...]], NDArray[np.float64]]
+"""Weights of heads, by the heads and the numbers of the domains that they were computed from."""
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Predictions of heads for the training domains, out of fold, and for a test domain.
+
+    Attributes
+    ----------
+    domains : tuple of str
+        The training domains.
+    labels : list of arrays
+        The classes (n,) or the labels (n, C) of the samples of each training domain.
+    alone : dict
+        Predictions of a single head of each model, by name.
+    candidates : dict
+        Predictions of the heads that may be pooled.
+    milliseconds : dict
+        Time per image of each model; None if unknown.
+    task : Task
+        What is predicted.
+    weights : dict
+        Weights of the heads in pools that were computed before.
+    """
+
+    domains: tuple[str, ...]
+    labels: list[NDArray[Any]]
+    alone: dict[str, HeadPredictions]
+    candidates: dict[Head, HeadPredictions]
+    milliseconds: dict[str, float | None]
+    task: Task = CLASSIFICATION
+    weights: Weights = field(default_factory=dict, init=False, compare=False, repr=False)
+
+
+class Pooled(NamedTuple):
+    """Outputs (n, C) for the samples of each training domain, see
+    :class:`oodzoo.tasks.Task`.
+
+    By heads trained without the domain, and by cross-validation within the domains, if that was
+    done.
+    """
+
+    out_of_fold: list[NDArray[np.float64]]
+    within: list[NDArray[np.float64]] | None
+
+
+def predict_with_heads(
+    source: FeatureSource, *, device: str | None = None, progress: Progress | None = None
+) -> dict[str | None, Heads]:
+    """Predictions of all heads of all models, by test domain; None is for no test domain."""
+    alone: dict[str, ByTest] = {}
+    candidates: dict[Head, ByTest] = {}
+    for number, model in enumerate(source.models):
+        alone[model], found = model_predictions(source, model, device=device)
+        candidates |= found
+        if progress is not None:
+            progress(number + 1, len(source.models))
+    milliseconds = {model: source.facts(model).milliseconds for model in source.models}
+    result: dict[str | None, Heads] = {}
+    for test in alone[source.models[0]]:
+        domains = tuple(domain for domain in source.domains if domain != test)
+        result[test] = Heads(
+            domains,
+            [source.labels(domain) for domain in domains],
+            {model: predictions[test] for model, predictions in alone.items()},
+            {head: predictions[test] for head, predictions in candidates.items()},
+            milliseconds,
+            source.task,
+        )
     return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -12,6 +12,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.combining.combination import Chosen, Training
+from oodzoo.combining.one_head import OneHead
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
@@ -20,7 +22,7 @@ from oodzoo.core.options import LimitOptions, Limits, require_known
 from oodzoo.core.tables import Table
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, as_source
+from oodzoo.extraction.source import FeatureSource, as_source, with_models
 from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.linear.moments import LARGE_OFFSET, Moments
 from oodzoo.linear.selection.concatenation import (
@@ -441,3 +443,39 @@ def _has_large_offset(source: FeatureSource, models: Sequence[str], moments: Mom
     starts = np.cumsum([0, *(source.facts(model).feature_dim for model in models[:-1])])
     square, spread = (np.add.reduceat(values, starts) for values in (squares, spreads))
     return bool(np.any((square > 0) & (spread <= square / LARGE_OFFSET**2)))
+
+
+class SelectedFeatures(OneHead):
+    """The features selected from all models."""
+
+    name = "selection"
+    title = "Selection"
+    words = "the features selected from {models}"
+    made = "one head on selected features of all models"
+
+    def choose(self, training: Training) -> Chosen:
+        source, threshold = training.source, training.threshold
+        models = source.models
+        found = select_features(
+            source, models, method=training.method, threshold=threshold, device=training.device
+        )
+        if not len(found.columns):
+            raise InputError(
+                f"no feature of {', '.join(models)} has an inclusion probability above "
+                f"{found.threshold}; lower the threshold, or keep all features"
+            )
+        again = models if training.method == "consistent" else ()
+        return Chosen(found.columns, found.n_features, selected_from=again)
+
+    def limited(self, training: Training) -> Training:
+        """Select from the best models that together are within the limits."""
+        best = training.method == "paper" or training.top_k is not None
+        if not best and not training.limits.of_combinations:
+            return training
+        models: Sequence[str] = training.limits.best(training.order, training.milliseconds)
+        if best:
+            models = training.best(models)
+        return replace(training, source=with_models(training.source, models))
+
+
+SELECTION = SelectedFeatures()

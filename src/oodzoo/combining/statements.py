@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
+from oodzoo.combining.one_head import ENSEMBLE, NAMED
+from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.options import total_cost
 from oodzoo.core.text import count, listed, number, span
 from oodzoo.tasks import Kind, task_of
@@ -18,19 +20,19 @@ from oodzoo.tasks.classification import ClassDiagnosis, add_up
 
 if TYPE_CHECKING:
     from oodzoo.combining.evaluation.learning_curve import FewerDomains, LearningCurve
-    from oodzoo.combining.evaluation.result import Evaluation
+    from oodzoo.combining.evaluation.result import Evaluation, Recommended
     from oodzoo.combining.evaluation.rows import Gain
-    from oodzoo.combining.verdict import Recommended
     from oodzoo.ranking.result import Ranking, Row
 
 # --- combinations ---------------------------------------------------------------------------------
 
-CHOICES = ("single", "pool", "ensemble", "selection")
-"""Ways of combining models."""
-
 FINE_TUNED = "fine_tuned"
-TITLES = {name: name.capitalize() for name in CHOICES} | {FINE_TUNED: "Fine-tuned"}
-"""What can be recommended, as it is called in texts."""
+"""Recommended beside the ways to combine models: the top model, fine-tuned."""
+
+
+def titles() -> dict[str, str]:
+    """What can be recommended, as it is called in texts."""
+    return {name: way.title for name, way in COMBINATIONS.items()} | {FINE_TUNED: "Fine-tuned"}
 
 
 def shown_choice(choice: str, models: Sized) -> str:
@@ -41,7 +43,7 @@ def shown_choice(choice: str, models: Sized) -> str:
     >>> shown_choice("pool", ["a"]), shown_choice("pool", ["a", "b"])
     ('single', 'pool')
     """
-    return "single" if choice == "pool" and len(models) == 1 else choice
+    return COMBINATIONS[choice].shown(models) if choice in COMBINATIONS else choice
 
 
 def titled(choice: str, models: Sequence[str]) -> str:
@@ -53,22 +55,14 @@ def titled(choice: str, models: Sequence[str]) -> str:
     ('Pool, a single model', 'Pool')
     """
     same = shown_choice(choice, models) == choice
-    return TITLES[choice] + ("" if same else ", a single model")
+    return titles()[choice] + ("" if same else ", a single model")
 
 
 def described(choice: str, models: Sequence[str]) -> str:
     """Name a way to combine models."""
     if choice == FINE_TUNED:
         return f"{models[0]}, fine-tuned"
-    if choice == "single" or len(models) == 1:
-        return models[0]
-    number = count(len(models), "model")
-    return {
-        "pool": f"a pool of heads of {number}",
-        "ensemble": f"all features of {number}",
-        "selection": f"the features selected from {number}",
-        "named": f"all features of {number}",
-    }[choice]
+    return COMBINATIONS[ENSEMBLE.name if choice == NAMED else choice].described(models)
 
 
 # --- numbers --------------------------------------------------------------------------------------
@@ -112,7 +106,7 @@ def findings(evaluation: Evaluation) -> list[str]:
     best, rows = evaluation.recommended, evaluation.rows
     others = [
         f"{title} {rows[name].average:.1f} %"
-        for name, title in TITLES.items()
+        for name, title in titles().items()
         if name in rows and name != best.choice
     ]
     main = (
@@ -131,7 +125,7 @@ def findings(evaluation: Evaluation) -> list[str]:
             f"test domain ({oracle.average:.1f} %), which is unknown in advance."
         )
     lines += [chosen_otherwise(evaluation), caution(evaluation), best.disagreement]
-    if beyond := [TITLES[name] for name in evaluation.beyond_limits if name in TITLES]:
+    if beyond := [titles()[name] for name in evaluation.beyond_limits if name in titles()]:
         options = {"--max-models": best.max_models, "--max-ms": best.max_ms}
         limits = [f"{name} {value:g}" for name, value in options.items() if value is not None]
         one = len(beyond) == 1
@@ -177,7 +171,7 @@ def chosen_otherwise(evaluation: Evaluation) -> str:
         where = f"{len(others)} of {count(len(best.choices), 'domain')}"
     return (
         f"For {where}, another way was chosen without {'it' if len(others) == 1 else 'them'}, and "
-        f"the choice is part of what is measured; {TITLES[best.choice]} in every domain has "
+        f"the choice is part of what is measured; {titles()[best.choice]} in every domain has "
         f"{row.average:.1f} %."
     )
 
@@ -206,8 +200,8 @@ def disagreement(best: Recommended) -> str:
     if min(gains) < _LEAST_DISAGREEMENT:
         return ""
     return (
-        f"The two estimates disagree: {TITLES[out]} is best on left-out domains "
-        f"({here[out]:.1f} %), but {TITLES[inside]} within the domains "
+        f"The two estimates disagree: {titles()[out]} is best on left-out domains "
+        f"({here[out]:.1f} %), but {titles()[inside]} within the domains "
         f"({best.within[inside]:.1f} %). What fits the known domains best carries over less "
         "well; images of more domains would show which one to trust."
     )
@@ -216,7 +210,7 @@ def disagreement(best: Recommended) -> str:
 def why_not_the_highest(evaluation: Evaluation) -> str:
     """Say why another way with a higher number is not recommended; empty if there is none."""
     best = evaluation.recommended
-    averages = {name: row.average for name, row in evaluation.rows.items() if name in TITLES}
+    averages = {name: row.average for name, row in evaluation.rows.items() if name in titles()}
     first = max(averages, key=averages.__getitem__)
     if first == best.choice or round(averages[first], 1) <= round(best.average, 1):
         return ""
@@ -226,7 +220,7 @@ def why_not_the_highest(evaluation: Evaluation) -> str:
         reason = "the difference is within a standard error between the domains"
     else:
         reason = "it is not clearly better on the training domains, which decide"
-    return f"{TITLES[first]} has {averages[first]:.1f} %, but {reason}."
+    return f"{titles()[first]} has {averages[first]:.1f} %, but {reason}."
 
 
 def with_target(average: float) -> str:
@@ -405,7 +399,7 @@ def gain_of_tuning(evaluation: Evaluation) -> str:
     sign = "gains" if gain.average >= 0 else "loses"
     text = (
         f"Fine-tuning {sign} {abs(gain.average):.1f} points compared with "
-        f"{TITLES[gain.over]}, which is recommended otherwise (standard error between domains "
+        f"{titles()[gain.over]}, which is recommended otherwise (standard error between domains "
         f"{gain.error:.1f}; {compared(gain.over_head, 0)} the linear head that it starts from)"
     )
     if evaluation.recommended.choice != FINE_TUNED:

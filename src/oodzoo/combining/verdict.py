@@ -1,4 +1,4 @@
-"""Which way of combining models to recommend, from two kinds of predictions; and the words for it.
+"""Which way of combining models to recommend, from two kinds of predictions.
 
 Left-out domains see the shift to another domain, but a few of them seldom tell which way is best on
 another one. Cross-validation within the domains varies little, but does not see the shift. The
@@ -19,18 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import t as student
-
-from oodzoo.combining.statements import TITLES, disagreement, shown_choice
-from oodzoo.core.errors import InputError
-from oodzoo.core.text import count, short_name
 
 _ROUNDING = 1e-9
 """Differences of metrics up to this are rounding."""
@@ -74,27 +68,37 @@ class Estimate:
         return None if self.within is None else _percent(self.within)
 
 
-def recommend(estimates: Mapping[str, Estimate]) -> str:
-    """Return the name of the recommended way; "pool" is one of them.
+def recommend(estimates: Mapping[str, Estimate], *, usual: str, simple: str) -> str:
+    """Return the name of the recommended way.
+
+    Parameters
+    ----------
+    estimates : dict of str to Estimate
+    usual : str
+        The way that others must be better than: the pool.
+    simple : str
+        The way that stands in where others are much worse: the single model.
 
     Examples
     --------
     >>> right, wrong = np.ones(100, bool), np.arange(100) < 50
-    >>> recommend({"single": Estimate([wrong] * 3, 1.0), "pool": Estimate([right] * 3, 3.0)})
+    >>> one, all = Estimate([wrong] * 3, 1.0), Estimate([right] * 3, 3.0)
+    >>> recommend({"single": one, "pool": all}, usual="pool", simple="single")
     'pool'
-    >>> recommend({"single": Estimate([right] * 3, 1.0), "pool": Estimate([right] * 3, 3.0)})
+    >>> one = Estimate([right] * 3, 1.0)
+    >>> recommend({"single": one, "pool": all}, usual="pool", simple="single")
     'single'
     """
-    pool = estimates["pool"]
+    pool = estimates[usual]
     better = [
         name
         for name, each in estimates.items()
         if is_better(each, pool) and _is_beyond_chance(each, pool)
     ]
-    best = max(better, key=lambda name: estimates[name].accuracy, default="pool")
-    single = estimates.get("single")
+    best = max(better, key=lambda name: estimates[name].accuracy, default=usual)
+    single = estimates.get(simple)
     if single is not None and is_much_worse(estimates[best], single):
-        best = best if is_much_worse(single, estimates[best]) else "single"
+        best = best if is_much_worse(single, estimates[best]) else simple
     close = [name for name, e in estimates.items() if is_as_accurate(e, estimates[best])]
     return min(close, key=lambda name: (estimates[name].cost, name != best))
 
@@ -166,94 +170,3 @@ def _within_gain(one: Estimate, other: Estimate) -> float:
 
 def _percent(contributions: Contributions) -> float:
     return 100 * float(np.mean([each.mean() for each in contributions]))
-
-
-@dataclass(frozen=True)
-class Recommended:
-    """The recommended way to combine the models, and its accuracy on unseen domains.
-
-    For other tasks than classification, the main metric takes the place of the accuracy.
-
-    Attributes
-    ----------
-    choice : str
-        "single", "pool", "ensemble" or "selection": decided on all domains. "fine_tuned" if that
-        is better on the test domains by more than a standard error between them.
-    models : tuple of str
-        The models that it uses, those of a pool in the order of their shares.
-    average : float
-        Accuracy in percent, mean over the test domains. For each of them, the choice was made on
-        the other domains only.
-    interval : tuple of float, optional
-        90 % interval for a single new domain.
-    domains : dict of str to float
-        Accuracy on each test domain.
-    choices : dict of str to str
-        What was chosen for each test domain.
-    estimates, within : dict of str to float
-        What decided: accuracy of each way on left-out domains, and by cross-validation within the
-        domains, in percent. They are comparisons; the accuracy to expect is `average`.
-    candidates : tuple of str
-        The models that it was chosen from; empty if an earlier version wrote it.
-    max_models, max_ms : int and float, optional
-        The limits within which it was chosen.
-    """
-
-    choice: str
-    models: tuple[str, ...]
-    average: float
-    interval: tuple[float, float] | None
-    domains: dict[str, float]
-    choices: dict[str, str]
-    estimates: dict[str, float]
-    within: dict[str, float] = field(default_factory=dict)
-    candidates: tuple[str, ...] = ()
-    max_models: int | None = None
-    max_ms: float | None = None
-
-    def __post_init__(self) -> None:
-        for choice in (self.choice, *self.choices.values()):
-            if choice not in TITLES:
-                raise ValueError(f"a choice must be one of {', '.join(TITLES)}, got {choice!r}")
-        if self.choices.keys() != self.domains.keys():
-            raise ValueError("the choices and the accuracies must be of the same domains")
-
-    @property
-    def brief(self) -> str:
-        """The choice and its metric, in a few words."""
-        choice = shown_choice(self.choice, self.models)
-        models = f"{choice} of {count(len(self.models), 'model')}"
-        if len(self.models) == 1:
-            models = f"{choice} {short_name(self.models[0])}"
-        return f"{models}, {self.average:.1f} %"
-
-    @property
-    def disagreement(self) -> str:
-        """What it means if left-out domains and the domains within disagree; empty if they do not.
-
-        Examples
-        --------
-        >>> both = {"single": 70.0, "pool": 72.0}, {"single": 91.0, "pool": 88.0}
-        >>> best = Recommended("pool", ("a", "b"), 72.0, None, {}, {}, *both)
-        >>> print(best.disagreement.split(". ")[0])
-        The two estimates disagree: Pool is best on left-out domains (72.0 %), but Single within
-        the domains (91.0 %)
-        """
-        return disagreement(self)
-
-    def __repr__(self) -> str:
-        return f"Recommended({self.brief})"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert to a JSON document."""
-        document: dict[str, Any] = msgspec.to_builtins(self)
-        return document
-
-
-def require_no_oracle(rule: str | None) -> None:
-    """Raise an InputError if what is recommended was measured by DomainBed's oracle."""
-    if rule == "oracle":
-        raise InputError(
-            "the evaluation selected heads by the oracle, with labels of the test domains: its "
-            "accuracy is no promise; evaluate again without selection='oracle' (--selection oracle)"
-        )

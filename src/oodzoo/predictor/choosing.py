@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from oodzoo.combining.decision import decide, require_choice
-from oodzoo.combining.evaluation.result import Evaluation
-from oodzoo.combining.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combining.pool import Heads, predict_with_heads
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combining.combination import Chosen, FinalHead, Training
+from oodzoo.combining.evaluation.result import Evaluation, Recommended, require_no_oracle
+from oodzoo.combining.one_head import ENSEMBLE
+from oodzoo.combining.pool import POOL
+from oodzoo.combining.predictions import Heads, pool_columns, predict_with_heads
 from oodzoo.combining.selection import (
     Selection,
     SelectionSummary,
@@ -18,7 +22,8 @@ from oodzoo.combining.selection import (
     select_features,
 )
 from oodzoo.combining.statements import FINE_TUNED
-from oodzoo.combining.verdict import Recommended, require_no_oracle
+from oodzoo.combining.ways import decide, require_choice
+from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners
 from oodzoo.core.options import Limits
@@ -256,10 +261,8 @@ def _decided(
     source: FeatureSource, order: Sequence[str], options: Options, device: str | None
 ) -> str:
     """What two domains recommend, which are too few for an evaluation."""
-    heads = predict_with_heads(source, device=device)[None]
     top_k = min(_number(options, source, order), len(order))
-    limits = options.limits
-    return decide(source, order, heads, top_k=top_k, limits=limits, device=device).recommended
+    return decide(Training(source, order, options.limits, top_k, device)).recommended
 
 
 def _of_selection(
@@ -276,7 +279,7 @@ def _of_selection(
     again = summary.models if summary.method == "consistent" else ()
     return Fit(
         "selection",
-        fit_columns(source, columns),
+        _fitted(source, columns),
         scores,
         summary.n_features,
         selected_from=tuple(again),
@@ -292,15 +295,23 @@ def _pool(
 ) -> Fit:
     heads = predict_with_heads(source, device=device)
     width = len(Columns.all_of(source, source.models))
+    training = Training(source, source.models, limits, device=device, predicted=heads)
     if images is None:
-        final = fit_pool(source, heads[None], limits, device=device)
+        final = POOL.fit(training, POOL.choose(training))
         return Fit("pool", final, scores, width, heads=heads)
     if images.n < MIN_IMAGES:
         raise InputError(
             f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
             "are needed to adapt to them; give more, or leave the target out"
         )
-    final = fit_pool_for_target(source, heads[None], images, limits, device=device)
+
+    def features(model: str) -> NDArray[np.float32]:
+        columns = pool_columns(source, [model])
+        blocks = [columns.of(model, to_numpy(block)) for block in images.blocks(model)]
+        return np.concatenate(blocks).astype(np.float32, copy=False)
+
+    training = replace(training, target=features)
+    final = POOL.fit(training, POOL.choose(training))
     return Fit("pool", final, scores, width, images.name, images.n, heads)
 
 
@@ -323,7 +334,7 @@ def _of_columns(
     columns = Columns.all_of(source, chosen)
     _require_within(source, columns, choice, options.limits)
     named = "named" if options.named and choice == "ensemble" else choice
-    return Fit(named, fit_columns(source, columns), scores, len(columns))
+    return Fit(named, _fitted(source, columns), scores, len(columns))
 
 
 def _selected(
@@ -352,7 +363,11 @@ def _selected(
     _require_within(source, columns, "selection", options.limits)
     width = len(Columns.all_of(source, pool))
     again = pool if options.method == "consistent" else ()
-    return Fit("selection", fit_columns(source, columns), scores, width, selected_from=tuple(again))
+    return Fit("selection", _fitted(source, columns), scores, width, selected_from=tuple(again))
+
+
+def _fitted(source: FeatureSource, columns: Columns) -> FinalHead:
+    return ENSEMBLE.fit(Training(source, source.models), Chosen(columns, len(columns)))
 
 
 def _number(options: Options, source: FeatureSource, order: Sequence[str]) -> int:

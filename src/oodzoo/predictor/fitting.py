@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from oodzoo.combining.evaluation.protocol import evaluate
-from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.result import Evaluation, Recommended
 from oodzoo.combining.selection import Selection, SelectionSummary
-from oodzoo.combining.verdict import Recommended
 from oodzoo.combining.work import compute_heads
 from oodzoo.core.backend import Array
 from oodzoo.core.errors import InputError

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combining.decision import (
+from oodzoo.combining.one_head import (
     left_out_columns,
     left_out_columns_without,
     selections_without,
 )
-from oodzoo.combining.pool import Heads, choose_pool, left_out_pools
-from oodzoo.combining.predictions import Outputs
+from oodzoo.combining.pool_weights import choose_pool, left_out_pools
+from oodzoo.combining.predictions import Heads, Outputs
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns

@@ -19,9 +19,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from oodzoo.combining.final import FinalHead, fit_pool
-from oodzoo.combining.pool import predict_with_heads
-from oodzoo.combining.predictions import SHARES, Head, HeadPredictions
+from oodzoo.combining.combination import FinalHead
+from oodzoo.combining.pool import fit_pool
+from oodzoo.combining.pool_weights import choose_pool
+from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, predict_with_heads
 from oodzoo.core.backend import require_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Progress, Stage
@@ -598,4 +599,4 @@ def fit_tuned_pool(
         candidates=heads.candidates | {head: HeadPredictions(0, outputs)},
         milliseconds=heads.milliseconds | {name: source.facts(name).milliseconds},
     )
-    return fit_pool(source, heads, given={head: tuned.head})
+    return fit_pool(source, heads, choose_pool(heads), given={head: tuned.head})

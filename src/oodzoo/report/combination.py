@@ -8,10 +8,13 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.result import Evaluation, Recommended
 from oodzoo.combining.evaluation.rows import Row
-from oodzoo.combining.statements import CHOICES, FINE_TUNED, TITLES, titled
-from oodzoo.combining.verdict import Recommended
+from oodzoo.combining.one_head import ENSEMBLE, SINGLE
+from oodzoo.combining.pool import POOL
+from oodzoo.combining.selection import SELECTION
+from oodzoo.combining.statements import FINE_TUNED, titled, titles
+from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, duration, listed, number, span
 from oodzoo.ranking.testbed.published import YOURS, Published
@@ -35,8 +38,13 @@ from oodzoo.report.recommendation import MOST_NAMES
 from oodzoo.tasks import task_of
 from oodzoo.tasks.task import MEASURES, Measure
 
-MAIN = {"single": "circle", "pool": "triangle", "ensemble": "square", "selection": "diamond"}
-"""The ways to combine models, and the shapes of their marks."""
+_SHAPES = ("circle", "triangle", "square", "diamond")
+
+
+def shape_of(way: str) -> str:
+    """The shape of the marks of a way to combine models."""
+    return _SHAPES[[*COMBINATIONS].index(way) % len(_SHAPES)]
+
 
 BASELINES = {
     "random_features": "Random features",
@@ -62,7 +70,7 @@ class Method:
     @property
     def by_domain(self) -> bool:
         """Whether charts show it on each test domain, not only on average."""
-        return self.kind in MAIN
+        return self.kind in COMBINATIONS
 
 
 @dataclass(frozen=True)
@@ -97,19 +105,23 @@ def methods(evaluation: Evaluation) -> list[Method]:
     """What is recommended, the ways to combine models, then baselines: scores by name."""
     rows = evaluation.rows
     best = Method("recommended", "Recommended", "recommended", "star", evaluation.recommended_row)
-    main = [Method(key, key.capitalize(), key, MAIN[key], rows[key]) for key in MAIN]
+    main = [
+        Method(name, way.title, name, shape_of(name), rows[name])
+        for name, way in COMBINATIONS.items()
+        if name in rows
+    ]
     if evaluation.fine_tuned is not None:
         row = evaluation.fine_tuned
-        main.append(Method(FINE_TUNED, TITLES[FINE_TUNED], "single", "wedge", row))
+        main.append(Method(FINE_TUNED, titles()[FINE_TUNED], SINGLE.name, "wedge", row))
     adapted = [
-        Method(f"{key}_with_target", f"{key.capitalize()} with target", key, "wedge", row)
+        Method(f"{key}_with_target", f"{COMBINATIONS[key].title} with target", key, "wedge", row)
         for key, row in evaluation.with_target.items()
     ]
     named = [key for key in BASELINES if key in rows]
     others = sorted(evaluation.baselines.keys() - BASELINES)
-    titles = BASELINES | {key: key.replace(BEST_BY, "Best by ") for key in others}
+    names = BASELINES | {key: key.replace(BEST_BY, "Best by ") for key in others}
     baselines = [
-        Method(key, titles[key], "baseline", "line", rows[key]) for key in [*named, *others]
+        Method(key, names[key], "baseline", "line", rows[key]) for key in [*named, *others]
     ]
     return [best, *main, *adapted, *baselines]
 
@@ -139,10 +151,10 @@ def curves(evaluation: Evaluation) -> list[Curve]:
     entries = evaluation.ablation.values()
     ensemble = [each.ensemble.average for each in entries]
     selection = [each.selection.average for each in entries]
-    key = "paper_selection"
+    key, name = "paper_selection", ENSEMBLE.name
     return [
-        Curve("ensemble", "Ensemble", "ensemble", MAIN["ensemble"], ensemble),
-        Curve(key, BASELINES[key], "baseline", MAIN["selection"], selection),
+        Curve(name, ENSEMBLE.title, name, shape_of(name), ensemble),
+        Curve(key, BASELINES[key], "baseline", shape_of(SELECTION.name), selection),
     ]
 
 
@@ -282,7 +294,7 @@ def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) 
         lane.error,
         *(_of(method.row.measure(name), domain) for name in _others(evaluation).values()),
         cell.n_features if cell else None,
-        100 * _of(evaluation.feature_ratio, domain) if method.key == "selection" else None,
+        100 * _of(evaluation.feature_ratio, domain) if method.key == SELECTION.name else None,
         _mean([each.milliseconds for each in shown]),
         _mean([None if each.parameters is None else each.parameters / 1e6 for each in shown]),
         cell.models if cell else None,
@@ -402,7 +414,7 @@ def pools_figure(evaluation: Evaluation) -> Figure:
     pools = {domain: evaluation.pool.cells[domain].models for domain in evaluation.domains}
     times = Counter(model for models in pools.values() for model in models)
     best = evaluation.recommended
-    final = best.models if best.choice == "pool" else ()
+    final = best.models if best.choice == POOL.name else ()
     columns = [Column("Model", "model", text=True), Column("Pools", "pools", 0)]
     if final:
         columns.append(Column("All domains", "all_domains", 0))
@@ -442,10 +454,9 @@ def _models(low: int, high: int) -> str:
 def _rule(evaluation: Evaluation) -> str:
     """How the choice was made; it must say what :mod:`oodzoo.combining.verdict` does."""
     best = evaluation.recommended
-    shown = [
-        f"{name.capitalize()} {_both(best, name)} %" for name in CHOICES if name in best.estimates
-    ]
-    missing = [name.capitalize() for name in CHOICES if name not in best.estimates]
+    ways = COMBINATIONS.items()
+    shown = [f"{way.title} {_both(best, n)} %" for n, way in ways if n in best.estimates]
+    missing = [way.title for n, way in ways if n not in best.estimates]
     where = "left-out domains and within the domains" if best.within else "left-out domains"
     text = (
         "Each way to combine models is tried on the training domains: leaving each of them out, "
@@ -477,7 +488,7 @@ def _both(best: Recommended, name: str) -> str:
 def _before(evaluation: Evaluation) -> str:
     """What is recommended without fine-tuning."""
     best, tuning = evaluation.recommended, evaluation.tuning
-    return titled(best.choice, best.models) if tuning is None else TITLES[tuning.gain.over]
+    return titled(best.choice, best.models) if tuning is None else titles()[tuning.gain.over]
 
 
 def _choices(evaluation: Evaluation) -> str:
@@ -485,14 +496,14 @@ def _choices(evaluation: Evaluation) -> str:
     choices = evaluation.recommended.choices
     groups = {
         name: [domain for domain in evaluation.domains if choices[domain] == name]
-        for name in TITLES
+        for name in titles()
     }
     used = {name: domains for name, domains in groups.items() if domains}
     if len(used) == 1:
         (only,) = used
-        what = "the same" if only == evaluation.recommended.choice else TITLES[only]
+        what = "the same" if only == evaluation.recommended.choice else titles()[only]
         return f"Without each test domain, the choice is {what}."
-    parts = [f"{TITLES[name]} without {listed(used[name], MOST_NAMES)}" for name in used]
+    parts = [f"{titles()[name]} without {listed(used[name], MOST_NAMES)}" for name in used]
     return f"For the test domains: {'; '.join(parts)}."
 
 
@@ -535,8 +546,8 @@ def _rules_figure(evaluation: Evaluation) -> Figure:
     """The averages by each of DomainBed's rules."""
     columns = [Column("Selected by", "rule", text=True)]
     rows: list[list[Any]] = [[rule] for rule in evaluation.by_rule]
-    for name in ("single", "ensemble", "selection"):
-        columns.append(Column(f"{name.capitalize()} %", name, 1))
+    for name in next(iter(evaluation.by_rule.values())):
+        columns.append(Column(f"{titles()[name]} %", name, 1))
         columns.append(Column("Standard error", f"{name}_error", 2))
         for line, each in zip(rows, evaluation.by_rule.values(), strict=True):
             error = each[name].error

@@ -9,10 +9,10 @@ from dataclasses import replace
 from statistics import fmean
 
 from oodzoo.combining.evaluation.learning_curve import LearningCurve
-from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.result import Evaluation, Recommended
+from oodzoo.combining.one_head import SINGLE
+from oodzoo.combining.pool import POOL
 from oodzoo.combining.statements import (
-    CHOICES,
-    TITLES,
     Advice,
     caution,
     certainty,
@@ -27,11 +27,12 @@ from oodzoo.combining.statements import (
     interval_text,
     meaning,
     shown_choice,
+    titles,
     where,
     why_not_the_highest,
     with_target,
 )
-from oodzoo.combining.verdict import Recommended
+from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.packages import install_hint
 from oodzoo.core.tables import Column, Table, aligned
 from oodzoo.core.text import count, listed, number, significant, span, typed, wrapped
@@ -147,9 +148,9 @@ def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
         )
     remarks += [_compared(evaluation), caution(evaluation)]
     stated = any(advice.kind == "target_images" for advice in evaluation.advice)
-    if (adapted := evaluation.with_target.get("pool")) and not stated:
+    if (adapted := evaluation.with_target.get(POOL.name)) and not stated:
         remarks.append(with_target(adapted.average))
-    if ranking and best.choice == "single" and best.models[0] == ranking.best:
+    if ranking and best.choice == SINGLE.name and best.models[0] == ranking.best:
         remarks.append(certainty(ranking))
     n_models, n_all = len(best.models), len(ranking or best.models)
     tiles = [Tile(f"{n_models} of {n_all}", "models" if n_all > 1 else "model")]
@@ -204,13 +205,13 @@ def _what_it_is(run: Run, best: Recommended) -> str:
 
 def _saved(run: Run, made: PredictorSummary, *, same: bool) -> str:
     """What the predictor of a run is; `same` if it uses what the headline recommends."""
-    adapted = made.choice == "pool" and run.ranking is not None and has_target(run.ranking)
+    adapted = made.choice == POOL.name and run.ranking is not None and has_target(run.ranking)
     if same and not adapted:
         return f"It is saved in {made.folder}/."
     what = f"a predictor of {count(len(made.models), 'model')}"
     if same:
         what = "it"
-    elif made.choice in CHOICES:
+    elif made.choice in COMBINATIONS:
         what = described(made.choice, made.models)
     if adapted:
         what += ", adapted to the images of the target"
@@ -223,7 +224,7 @@ def _compared(evaluation: Evaluation) -> str:
     best, metric = evaluation.recommended, task_of(evaluation.task).measure.name
     others = [
         f"{title} {number(evaluation.rows[name].average, 1)} %"
-        for name, title in TITLES.items()
+        for name, title in titles().items()
         if name in evaluation.rows and name != best.choice
     ]
     text = f"For comparison: {', '.join(others)}"
@@ -232,7 +233,7 @@ def _compared(evaluation: Evaluation) -> str:
             f"; the best single model on each test domain, which is unknown in advance, "
             f"{number(oracle.average, 1)} %"
         )
-    if tied := [TITLES[name] for name in evaluation.tied]:
+    if tied := [titles()[name] for name in evaluation.tied]:
         names = listed(tied, len(tied))
         text += f". Within a standard error of what is recommended, the best first: {names}"
     first = (
@@ -480,9 +481,9 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     if failing := failing_class(evaluation.diagnosis):
         pairs.append(("hardest class", f"{failing[0]}, {failing[1]:.0f} % recognised"))
     other, name = evaluation.single, "the top model alone"
-    if best.choice == "single":
+    if best.choice == SINGLE.name:
         other, name = evaluation.pool, "a pool of heads"
-    elif best.choice == "pool" and len(best.models) == 1:
+    elif best.choice == POOL.name and len(best.models) == 1:
         name = "the top-ranked model with a plain head"
     gain = f"{compared(best.average, other.average)} {name} ({other.average:.1f} %)"
     pairs += [("cost", cost_in_words(best.models, ranking)), ("compared", gain)]

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.decision import Decision, decide
-from oodzoo.combining.pool import Heads
-from oodzoo.combining.predictions import ZERO_SHOT, Head
+from oodzoo.combining.predictions import ZERO_SHOT, Head, Heads
 from oodzoo.combining.selection import select_features
 from oodzoo.core.events import Log
 from oodzoo.core.options import Limits

@@ -26,11 +26,11 @@ from scipy.special import logsumexp
 
 from oodzoo.combining.evaluation.choice import Predicted
 from oodzoo.combining.evaluation.folds import interval_of
-from oodzoo.combining.evaluation.result import Evaluation, estimate_of
+from oodzoo.combining.evaluation.result import Evaluation, Recommended, estimate_of
 from oodzoo.combining.evaluation.rows import Gain, Row, TunedFacts, Tuning
 from oodzoo.combining.evaluation.scoring import diagnose_predicted, score_predicted, trial_rows
 from oodzoo.combining.statements import FINE_TUNED
-from oodzoo.combining.verdict import Recommended, is_better
+from oodzoo.combining.verdict import is_better
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Stage
 from oodzoo.core.io import locked

@@ -20,10 +20,9 @@ from oodzoo.combining.evaluation.choice import (
     domainbed_trainer,
     fast_trainer,
 )
-from oodzoo.combining.evaluation.result import Evaluation
+from oodzoo.combining.evaluation.result import Evaluation, Recommended
 from oodzoo.combining.evaluation.rows import Aggregation, Cell, Row, mean_of
 from oodzoo.combining.evaluation.scoring import cell_by
-from oodzoo.combining.verdict import Recommended
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Limits
 from oodzoo.core.text import count

@@ -34,7 +34,7 @@ from oodzoo.combining.evaluation.scoring import (
     score_choice,
     trial_rows,
 )
-from oodzoo.combining.pool import Heads, predict_with_heads
+from oodzoo.combining.predictions import Heads, predict_with_heads
 from oodzoo.combining.work import StoreJob, compute_device, describe_store, open_source, run_all
 from oodzoo.combining.work import missing_here as missing_store
 from oodzoo.core.events import Log, Progress

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.evaluation.rows import mean_of
-from oodzoo.combining.pool import Heads
+from oodzoo.combining.predictions import Heads
 from oodzoo.combining.statements import NOISE, is_enough
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, groups_of

@@ -50,8 +50,8 @@ from oodzoo.combining.evaluation.learning_curve import (
 )
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import mean_of
-from oodzoo.combining.pool import Heads, predict_with_heads
-from oodzoo.combining.statements import FINE_TUNED, TITLES, Advice, described
+from oodzoo.combining.predictions import Heads, predict_with_heads
+from oodzoo.combining.statements import FINE_TUNED, Advice, described, titles
 from oodzoo.combining.work import compute_heads
 from oodzoo.core.backend import Array, backend, require_device
 from oodzoo.core.errors import InputError
@@ -169,7 +169,7 @@ def _of_options(result: Evaluation, source: FeatureSource) -> list[Advice]:
     if result.tuning is not None:
         gain = result.tuning.gain
         recommended = result.recommended.choice == FINE_TUNED
-        found.append(statements.on_tuning(gain, TITLES[gain.over], recommended=recommended))
+        found.append(statements.on_tuning(gain, titles()[gain.over], recommended=recommended))
     elif isinstance(source, StoreSource):
         found.append(statements.on_tuning(None))
     return found

@@ -11,11 +11,20 @@ import numpy as np
 
 from oodzoo.combining.evaluation.learning_curve import LearningCurve
 from oodzoo.combining.evaluation.rows import Aggregation, Row, Tuning, averaged
-from oodzoo.combining.statements import CHOICES, FINE_TUNED, TITLES, Advice, findings
-from oodzoo.combining.verdict import Estimate, Recommended, is_better
+from oodzoo.combining.statements import (
+    FINE_TUNED,
+    Advice,
+    disagreement,
+    findings,
+    shown_choice,
+    titles,
+)
+from oodzoo.combining.verdict import Estimate, is_better
+from oodzoo.combining.ways import COMBINATIONS
+from oodzoo.core.errors import InputError
 from oodzoo.core.io import structured
 from oodzoo.core.packages import optional_package
-from oodzoo.core.text import count, unknown
+from oodzoo.core.text import count, short_name, unknown
 from oodzoo.ranking.testbed.published import Published, published
 from oodzoo.tasks import Kind, require_kind, task_of
 from oodzoo.tasks.classification import ClassDiagnosis, add_up
@@ -28,6 +37,97 @@ from collections.abc import Iterable
 
 from oodzoo.core.tables import Table
 from oodzoo.core.text import number, plain
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The recommended way to combine the models, and its accuracy on unseen domains.
+
+    For other tasks than classification, the main metric takes the place of the accuracy.
+
+    Attributes
+    ----------
+    choice : str
+        "single", "pool", "ensemble" or "selection": decided on all domains. "fine_tuned" if that
+        is better on the test domains by more than a standard error between them.
+    models : tuple of str
+        The models that it uses, those of a pool in the order of their shares.
+    average : float
+        Accuracy in percent, mean over the test domains. For each of them, the choice was made on
+        the other domains only.
+    interval : tuple of float, optional
+        90 % interval for a single new domain.
+    domains : dict of str to float
+        Accuracy on each test domain.
+    choices : dict of str to str
+        What was chosen for each test domain.
+    estimates, within : dict of str to float
+        What decided: accuracy of each way on left-out domains, and by cross-validation within the
+        domains, in percent. They are comparisons; the accuracy to expect is `average`.
+    candidates : tuple of str
+        The models that it was chosen from; empty if an earlier version wrote it.
+    max_models, max_ms : int and float, optional
+        The limits within which it was chosen.
+    """
+
+    choice: str
+    models: tuple[str, ...]
+    average: float
+    interval: tuple[float, float] | None
+    domains: dict[str, float]
+    choices: dict[str, str]
+    estimates: dict[str, float]
+    within: dict[str, float] = field(default_factory=dict)
+    candidates: tuple[str, ...] = ()
+    max_models: int | None = None
+    max_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        for choice in (self.choice, *self.choices.values()):
+            if choice not in titles():
+                raise ValueError(f"a choice must be one of {', '.join(titles())}, got {choice!r}")
+        if self.choices.keys() != self.domains.keys():
+            raise ValueError("the choices and the accuracies must be of the same domains")
+
+    @property
+    def brief(self) -> str:
+        """The choice and its metric, in a few words."""
+        choice = shown_choice(self.choice, self.models)
+        models = f"{choice} of {count(len(self.models), 'model')}"
+        if len(self.models) == 1:
+            models = f"{choice} {short_name(self.models[0])}"
+        return f"{models}, {self.average:.1f} %"
+
+    @property
+    def disagreement(self) -> str:
+        """What it means if left-out domains and the domains within disagree; empty if they do not.
+
+        Examples
+        --------
+        >>> both = {"single": 70.0, "pool": 72.0}, {"single": 91.0, "pool": 88.0}
+        >>> best = Recommended("pool", ("a", "b"), 72.0, None, {}, {}, *both)
+        >>> print(best.disagreement.split(". ")[0])
+        The two estimates disagree: Pool is best on left-out domains (72.0 %), but Single within
+        the domains (91.0 %)
+        """
+        return disagreement(self)
+
+    def __repr__(self) -> str:
+        return f"Recommended({self.brief})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to a JSON document."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
+
+
+def require_no_oracle(rule: str | None) -> None:
+    """Raise an InputError if what is recommended was measured by DomainBed's oracle."""
+    if rule == "oracle":
+        raise InputError(
+            "the evaluation selected heads by the oracle, with labels of the test domains: its "
+            "accuracy is no promise; evaluate again without selection='oracle' (--selection oracle)"
+        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +150,7 @@ class Evaluation:
     single : Row
         The top model of the ranking.
     pool : Row
-        A pool of heads (:mod:`oodzoo.combining.pool`).
+        A pool of heads (:mod:`oodzoo.combining.pool_weights`).
     ensemble, selection : Row
         All features of the best K models, and the features selected from all models.
     feature_ratio : dict of str to float
@@ -124,7 +224,7 @@ class Evaluation:
     @property
     def rows(self) -> dict[str, Row]:
         """All rows, by name."""
-        main = {name: getattr(self, name) for name in CHOICES}
+        main = {name: getattr(self, name) for name in COMBINATIONS}
         if self.fine_tuned is not None:
             main[FINE_TUNED] = self.fine_tuned
         return (
@@ -163,7 +263,7 @@ class Evaluation:
         """
         rows, best = self.rows, estimate_of(self.recommended.domains)
         close = []
-        for name in TITLES:
+        for name in titles():
             if name in rows and name != self.recommended.choice:
                 other = estimate_of(rows[name].measure(self.metric))
                 if not is_better(best, other) and not is_better(other, best):
@@ -204,7 +304,7 @@ class Evaluation:
             return None
         rows = {"Recommended": self.recommended.average}
         found = self.rows
-        rows |= {TITLES[name]: found[name].average for name in TITLES if name in found}
+        rows |= {titles()[name]: found[name].average for name in titles() if name in found}
         tuned = None
         if self.tuning is not None:
             tuned = self.tuning.seconds * len(self.domains) / 3600
@@ -222,7 +322,7 @@ class Evaluation:
             "trials": self.trials,
             "domains": list(self.domains),
             "recommended": self.recommended.to_dict(),
-            **{name: getattr(self, name).to_dict() for name in CHOICES},
+            **{name: getattr(self, name).to_dict() for name in COMBINATIONS},
             "feature_ratio": averaged(self.feature_ratio),
             "with_target": {name: row.to_dict() for name, row in self.with_target.items()},
             **{name: row.to_dict() for name, row in self.baselines.items()},
@@ -269,7 +369,7 @@ class Evaluation:
             trials=document["trials"],
             domains=tuple(document["domains"]),
             recommended=structured(document["recommended"], Recommended, "the evaluation"),
-            **{name: Row.from_dict(document[name], task) for name in CHOICES},
+            **{name: Row.from_dict(document[name], task) for name in COMBINATIONS},
             feature_ratio=dict(document["feature_ratio"]["domains"]),
             with_target={n: Row.from_dict(r, task) for n, r in document["with_target"].items()},
             baselines={name: Row.from_dict(document[name], task) for name in document["baselines"]},
@@ -303,7 +403,7 @@ class Evaluation:
         return findings(self)
 
     def __repr__(self) -> str:
-        rows = [f"{name} {self[name].average:.1f}" for name in CHOICES]
+        rows = [f"{name} {self[name].average:.1f}" for name in COMBINATIONS]
         domains = count(len(self.domains), "test domain")
         best = self.recommended
         return f"Evaluation({domains}: recommended {best.brief}; {', '.join(rows)} %)"

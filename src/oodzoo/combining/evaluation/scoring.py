@@ -20,8 +20,7 @@ from oodzoo.combining.evaluation.choice import (
     TrainingView,
 )
 from oodzoo.combining.evaluation.rows import Cell, Outputs
-from oodzoo.combining.pool import Heads
-from oodzoo.combining.predictions import pool_columns
+from oodzoo.combining.predictions import Heads, pool_columns
 from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.source import FeatureSource, StoreSource
