@@ -27,7 +27,7 @@ from oodzoo.extraction.source import ArraySource
 from oodzoo.linear.moments import Moments, domain_moments
 from oodzoo.ranking.scores.registry import compute_score
 from oodzoo.ranking.transfer import ModelMoments, Transfer
-from oodzoo.ranking.zood import leave_one_domain_out
+from oodzoo.ranking.zood import HeldOutDomains
 from oodzoo.store.table import SHARD_ROWS
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.spec import ModelSpec
@@ -102,7 +102,7 @@ def rank_at_full_size() -> None:
         moments = {d: Moments.stream(shards(d), N_CLASSES, device="cuda") for d in data}
         read = ModelMoments(moments, shards, device="cuda")
         Transfer.of(read)
-        leave_one_domain_out(read)
+        HeldOutDomains(read).folds()
 
     rank()
     base, ours = seconds(floor), seconds(rank)

@@ -22,7 +22,7 @@ import oodzoo
 from oodzoo.extraction.source import StoreSource
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.zood import leave_one_domain_out
+from oodzoo.ranking.zood import HeldOutDomains
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import update_local, writing
 
@@ -277,7 +277,7 @@ def test_scores_are_weighted_means_over_domains(score: str) -> None:
             assert row.score == pytest.approx(getattr(row, score))
     paper = oodzoo.rank(*sample, score="zood", stability="paper")  # the printed formula
     data = by_domain(*sample)["a"]
-    folds = leave_one_domain_out(read(data), stability="paper")
+    folds = HeldOutDomains(read(data), stability="paper").folds()
     expected = np.mean([f.discriminability + f.spread_ratio * f.stability for f in folds])
     assert paper["a"].score == pytest.approx(expected)
 

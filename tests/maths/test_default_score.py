@@ -25,7 +25,7 @@ from oodzoo.ranking.terms import (
     unseen_scores,
 )
 from oodzoo.ranking.transfer import RIDGES, Transfer
-from oodzoo.ranking.zood import Stability, leave_one_domain_out
+from oodzoo.ranking.zood import HeldOutDomains, Stability
 
 quick = settings(max_examples=50, deadline=None)
 seeds = st.integers(0, 10_000)
@@ -67,7 +67,7 @@ def test_equals_its_formula(
 
 
 def terms_of(data: Data, stability: Stability = "robust") -> Terms:
-    folds = leave_one_domain_out(read(data), stability=stability)
+    folds = HeldOutDomains(read(data), stability=stability).folds()
     return Terms(folds, Transfer.of(read(data)), stability)
 
 

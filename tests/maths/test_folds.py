@@ -26,18 +26,19 @@ from tests.ranking.data import (
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.source import ArraySource
 from oodzoo.ranking.transfer import RIDGES, ModelMoments, Transfer, into, read_moments
-from oodzoo.ranking.zood import Fold, Stability, leave_one_domain_out, leave_two_domains_out
+from oodzoo.ranking.zood import Fold, HeldOutDomains, Stability
 from oodzoo.tasks import Kind, task_of
 
 STABILITIES: tuple[Stability, ...] = ("robust", "paper")
 
 
 def folds_as(data: Data, stability: Stability, device: str | None = None) -> list[Fold]:
-    return leave_one_domain_out(read(data, 3, device), stability=stability)
+    return HeldOutDomains(read(data, 3, device), stability=stability, densities=True).folds()
 
 
 def two_out(data: Data, n_classes: int = 3) -> dict[str, list[Fold]]:
-    return leave_two_domains_out(read(data, n_classes))
+    held_out = HeldOutDomains(read(data, n_classes), densities=True)
+    return {test: held_out.folds(test) for test in data}
 
 
 def others(data: Data, name: str) -> Data:
@@ -81,7 +82,6 @@ def test_discriminability_equals_the_evidence_ratio(case: str) -> None:
         )
         assert fold.discriminability == pytest.approx(ratio / len(y_i), rel=1e-8)
         np.testing.assert_allclose(fold.label_log_density, marginals, rtol=1e-8, atol=1e-10)
-        assert fold.label_spread == pytest.approx(np.std(marginals), rel=1e-7, abs=1e-12)
         for c in classes if case == "n > d" else ():  # the maximum, by the plain iteration
             expected = bayes.fixed_point(Phi, Y[:, c])
             np.testing.assert_allclose((fold.alpha[c], fold.beta[c]), expected, rtol=1e-6)
@@ -142,7 +142,6 @@ def test_stability_equals_the_dense_gaussian(
         np.testing.assert_allclose(fold.feature_log_density, densities, rtol=1e-7, atol=1e-10)
         k = bayes.times_as_far_out(left_out, training, fold.shrinkage)
         assert fold.stability == pytest.approx(-np.log(max(k, 1)), rel=1e-7, abs=1e-12)
-        assert fold.density_spread == pytest.approx(np.std(densities), rel=1e-8)
 
 
 @pytest.mark.parametrize(("stability", "d"), [("robust", 6), ("paper", 90)])
@@ -160,7 +159,7 @@ def test_a_large_offset_costs_nothing(d: int, stability: Stability, device: str 
         there = {name: (X + size * direction, y) for name, (X, y) in data.items()}
         return folds_as(there, stability, device)
 
-    names = ("discriminability", "stability", "label_spread", "density_spread")
+    names = ("discriminability", "stability", "spread_ratio")
     for sizes, known, rel in (((1e5, 1e8), names, 1e-4), ((0.999e3, 1.001e3), names[:2], 1e-5)):
         for one, two in zip(*map(at, sizes), strict=True):  # the second: at the limit
             assert one.metric == two.metric > 0.8
@@ -181,7 +180,7 @@ def test_what_does_not_fit_together() -> None:
     ]:
         odd_read = ModelMoments(domains, lambda d, of=shards: [of[d]] if d in of else [])  # type: ignore[misc]
         with pytest.raises(InputError, match=says):
-            leave_one_domain_out(odd_read)
+            HeldOutDomains(odd_read).folds()
     with pytest.raises(InputError, match=r"at least 3 domains are needed .* got 2: 'a', 'b'"):
         two_out(data)
     with pytest.raises(InputError, match="unknown stability 'mild'; expected one of robust, paper"):
@@ -200,7 +199,7 @@ def test_stability_of_odd_features(stability: Stability) -> None:
     data["c"] = tuple(part[:1] for part in data["c"])  # type: ignore[assignment]
     folds = folds_as(data, stability)
     assert all(np.isfinite(fold.feature_log_density).all() for fold in folds)
-    assert folds[2].density_spread == folds[2].spread_ratio == 0
+    assert folds[2].feature_log_density.std() == folds[2].spread_ratio == 0
 
 
 def test_the_scale_of_stability() -> None:
@@ -295,9 +294,10 @@ def source_of(data: Data, groups: Sequence[Any] | None = None) -> ArraySource:
 
 
 def results(read: ModelMoments) -> dict[str, Any]:
-    folds = leave_one_domain_out(read)
-    for each in leave_two_domains_out(read).values():
-        folds += each
+    held_out = HeldOutDomains(read, densities=True)
+    folds = held_out.folds()
+    for test in read.moments:
+        folds += held_out.folds(test)
     found = {"skills": Transfer.of(read).skills}
     for name in ("discriminability", "stability", "stability_slope", "shrinkage", "evidence",
                  "training_evidence", "ridge", "metric", "alpha", "beta"):  # fmt: skip
@@ -336,7 +336,7 @@ def simulate(kind: Kind, d: int, sizes: Sequence[int], seed: int = 0) -> Data:
 
 
 def folds_of_kind(data: Data, kind: Kind, device: str | None = None) -> list[Fold]:
-    return leave_one_domain_out(read(data, 3, device), task=task_of(kind))
+    return HeldOutDomains(read(data, 3, device), task=task_of(kind), densities=True).folds()
 
 
 def stacked(data: Data) -> tuple[Any, Any]:
@@ -395,7 +395,8 @@ def test_folds_of_other_tasks(
 @pytest.mark.parametrize("d", [6, 90])
 def test_a_test_domain_of_another_task_is_set_aside(kind: Kind, d: int) -> None:
     data = simulate(kind, d, (40, 30, 35, 25))
-    both = leave_two_domains_out(read(data), task=task_of(kind))
+    held_out = HeldOutDomains(read(data), task=task_of(kind), densities=True)
+    both = {test: held_out.folds(test) for test in data}
     for test, folds in both.items():
         for fold, expected in zip(folds, folds_of_kind(others(data, test), kind), strict=True):
             assert fold.evidence == pytest.approx(expected.evidence, rel=1e-9)

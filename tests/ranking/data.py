@@ -13,7 +13,7 @@ import oodzoo
 from oodzoo.extraction.importing import import_features
 from oodzoo.linear.moments import Moments
 from oodzoo.ranking.transfer import ModelMoments
-from oodzoo.ranking.zood import Fold, leave_one_domain_out
+from oodzoo.ranking.zood import Fold, HeldOutDomains
 
 Data = dict[str, tuple[NDArray[Any], NDArray[Any]]]
 Arrays = dict[str, NDArray[np.float64]]
@@ -45,7 +45,7 @@ def read(data: Data, n_classes: int = 3, device: str | None = None) -> ModelMome
 
 
 def folds_of(data: Data, n_classes: int = 3, device: str | None = None) -> list[Fold]:
-    return leave_one_domain_out(read(data, n_classes, device))
+    return HeldOutDomains(read(data, n_classes, device), densities=True).folds()
 
 
 def dominated() -> Data:

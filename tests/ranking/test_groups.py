@@ -16,7 +16,7 @@ import oodzoo
 from oodzoo.extraction.source import ArraySource
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.transfer import RIDGES, ModelMoments, Transfer, read_moments
-from oodzoo.ranking.zood import Fold, leave_one_domain_out, leave_two_domains_out
+from oodzoo.ranking.zood import Fold, HeldOutDomains
 
 Groups = list[str | None]
 Grouped = tuple[Arrays, NDArray[np.int64], NDArray[Any], Groups]
@@ -53,18 +53,18 @@ def inputs(data: Grouped) -> ModelMoments:
 def folds_without_groups(data: Grouped) -> dict[str, list[tuple[Fold, Data]]]:
     """Folds for no test domain, "", and for each, with the samples that they train on."""
     read = inputs(data)
-    found = {"": leave_one_domain_out(read)}
+    held_out = HeldOutDomains(read, densities=True)
+    found = {"": held_out.folds()}
     if len(read.moments) > 3:
-        found |= leave_two_domains_out(read)
+        found |= {test: held_out.folds(test) for test in read.moments}
     return {
         test: [(fold, trained_on(data, [*([test] if test else []), fold.domain])) for fold in folds]
         for test, folds in found.items()
     }
 
 
-OF_TRAINING = ("discriminability", "stability", "stability_slope", "label_spread",
-               "density_spread", "training_evidence", "label_log_density",
-               "feature_log_density", "labels", "n")  # fmt: skip
+OF_TRAINING = ("discriminability", "stability", "stability_slope", "training_evidence",
+               "label_log_density", "feature_log_density", "labels", "n")  # fmt: skip
 """Results that depend on the training samples and the held-out domain alone."""
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from numbers import Real
 from typing import Any, Unpack
 
@@ -31,14 +32,7 @@ from oodzoo.core.options import ModelLimitOptions, ModelLimits, require_known
 from oodzoo.core.text import count, did_you_mean, some_of
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import (
-    Arrays,
-    Features,
-    FeatureSource,
-    StoreSource,
-    as_source,
-    groups_of,
-)
+from oodzoo.extraction.source import Arrays, Features, FeatureSource, as_source, groups_of
 from oodzoo.extraction.target import Target, TargetImages, as_target
 from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
@@ -51,22 +45,22 @@ from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.scores import Score
 from oodzoo.ranking.terms import (
     ALL_FOLD_SCORES,
+    ZOOD_TERMS,
     Predictions,
     Terms,
     build_ranking,
     fold_scores,
     without_domain,
 )
-from oodzoo.ranking.transfer import RIDGES, RidgePath, SharedGroups, Transfer, read_moments
-from oodzoo.ranking.zood import (
-    Known,
-    Stability,
-    leave_one_domain_out,
-    leave_two_domains_out,
-    pack,
-    require_stability,
-    unpack,
+from oodzoo.ranking.transfer import (
+    RIDGES,
+    ModelMoments,
+    RidgePath,
+    SharedGroups,
+    Transfer,
+    read_moments,
 )
+from oodzoo.ranking.zood import HeldOutDomains, Stability, pack, require_stability, unpack
 from oodzoo.tasks import Task
 
 ScoreFunction = Callable[..., float]
@@ -166,7 +160,8 @@ def rank(
         terms = {}
         for number, model in enumerate(models):
             stage.progress(number, len(models))
-            terms[model] = model_terms(source, model, stability, device)[""]
+            found = model_terms(source, model, stability, device, densities=name in ZOOD_TERMS)
+            terms[model] = found[""]
         if name in ("zood", "discriminability"):
             warn_of_noise(terms)
         predicted = None
@@ -227,7 +222,9 @@ def rank_for_test_domains(
     given = dict(domain_weights or {})
     normalised_weights(source.domains, given)
     found = {
-        model: model_terms(source, model, stability, device, by_test=True)
+        model: model_terms(
+            source, model, stability, device, tests=source.domains, densities=chosen in ZOOD_TERMS
+        )
         for model in source.models
     }
     rankings = {}
@@ -322,72 +319,54 @@ def model_terms(
     stability: Stability,
     device: str | None,
     *,
-    by_test: bool = False,
+    tests: Sequence[str] = (),
+    densities: bool = False,
 ) -> dict[str, Terms]:
-    """Folds and transfer of a model, computed or from the cache; `by_test` for each test domain.
+    """Folds and transfer of a model, computed or from the cache.
 
-    There is one transfer for all test domains, unless groups of a test domain are in others, too.
-    What gives a warning is computed each time.
+    They are of all domains, under the key "", and without each test domain. `densities` of single
+    samples are for intervals of the terms of the ZooD score.
     """
-    task, groups, is_warned = source.task, SharedGroups(source).settings, False
-    options = f"{stability}, {MOMENTS_VERSION}{groups}"
-    if not task.one_class:
-        options += f", {task.kind}"
+    task, groups = source.task, SharedGroups(source)
 
-    def compute() -> Arrays:
-        nonlocal is_warned
-        n = sum(len(source.labels(domain)) for domain in source.domains)
-        with blas_threads(n * source.facts(model).feature_dim, LARGE_PRODUCT):
-            read = read_moments(source, model, device, compact=stability == "robust")
-            total = merge(read.moments.values())
-            if total.centred is not None:
-                is_warned = True
-                warnings.warn(
-                    f"model {model!r}: the mean of the features is {total.offset_ratio:.1g} times "
-                    "their spread, so a model without intercept may ignore the features; centre or "
-                    "standardise them",
-                    stacklevel=2,
-                )
+    @cache
+    def read() -> ModelMoments:
+        return read_moments(source, model, device, compact=stability == "robust")
 
-            def transfers(*unseen: Sequence[str]) -> Arrays:
-                by_output = task.kind == "regression"
-                found = [Transfer.of(read, unseen=each, by_output=by_output) for each in unseen]
-                return {"skills": np.stack([each.skills for each in found])}
+    @cache
+    def held_out() -> HeldOutDomains:  # decompositions are shared between test domains
+        return HeldOutDomains(read(), stability=stability, task=task, densities=densities)
 
-            known: Known = {}
+    @cache
+    def transfer(*unseen: str) -> Transfer:
+        return Transfer.of(read(), unseen=unseen, by_output=task.kind == "regression")
 
-            def left_out() -> Arrays:
-                each = leave_one_domain_out(read, stability=stability, task=task, known=known)
-                return pack(each)
+    def compute(*test: str) -> Arrays:
+        total = merge(read().moments.values())
+        return pack(held_out().folds(*test)) | {
+            # one transfer for all test domains, unless groups of a test domain are in others, too
+            "skills": transfer(*(test if groups else ())).skills,
+            "offset": np.array(0.0 if total.centred is None else total.offset_ratio),
+        }
 
-            if not by_test:
-                return left_out() | transfers(())
-            both = leave_two_domains_out(read, stability=stability, task=task, known=known)
-            skills = transfers(*([test] for test in source.domains)) if groups else transfers(())
-            if isinstance(source, StoreSource) and not is_warned:
-                # it keeps them, and a ranking of all domains mostly follows
-                source.cached(
-                    "folds",
-                    [model],
-                    lambda: left_out() | (transfers(()) if groups else skills),
-                    settings=options,
-                )
-            return pack([fold for folds in both.values() for fold in folds]) | skills
-
-    settings = f"by test, {options}" if by_test else options
-    arrays = dict(
-        source.cached("folds", [model], compute, settings=settings, keep=lambda _: not is_warned)
-    )
-    skills = arrays.pop("skills")
-    transfer = [Transfer(tuple(source.domains), each) for each in skills]
-    folds = unpack(arrays)
-    if not by_test:
-        return {"": Terms(folds, transfer[0], stability, task)}
-    each = len(source.domains) - 1
-    return {
-        test: Terms(folds[at * each :][:each], transfer[at % len(transfer)], stability, task)
-        for at, test in enumerate(source.domains)
-    }
+    found, offset = {}, 0.0
+    settings = f"{stability}, {densities}, {MOMENTS_VERSION}, {task.kind}{groups.settings}"
+    n = sum(len(source.labels(domain)) for domain in source.domains)
+    with blas_threads(n * source.facts(model).feature_dim, LARGE_PRODUCT):
+        for test in (*tests, ""):
+            call = partial(compute, *([test] if test else []))
+            arrays = source.cached("folds", [model], call, settings=f"without {test!r}, {settings}")
+            skills, offset = arrays["skills"], float(arrays["offset"])
+            found[test] = Terms(
+                unpack(arrays), Transfer(tuple(source.domains), skills), stability, task
+            )
+    if offset:
+        warnings.warn(
+            f"model {model!r}: the mean of the features is {offset:.1g} times their spread, so a "
+            "model without intercept may ignore the features; centre or standardise them",
+            stacklevel=2,
+        )
+    return found
 
 
 def warn_of_noise(terms: Mapping[str, Terms]) -> None:

@@ -76,7 +76,9 @@ _ROUNDING = 1e-9
 STABILITY_SHARE = 1 / 3
 """Weight of stability in the ZooD score, relative to one class."""
 
-_TERMS = ("unseen", "transfer", "zood", "discriminability", "stability")
+ZOOD_TERMS = ("zood", "discriminability", "stability")
+
+_TERMS = ("unseen", "transfer", *ZOOD_TERMS)
 
 _METRICS: dict[Kind, tuple[str, ...]] = {
     "classification": ("accuracy", "balanced_accuracy"),

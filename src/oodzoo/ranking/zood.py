@@ -1,7 +1,6 @@
 r"""Leave-one-domain-out folds: the two terms of the ZooD score and the metric on each domain.
 
-There are two protocols. :func:`leave_one_domain_out` is for ranking: each domain is held out once.
-:func:`leave_two_domains_out` is for evaluating the score itself: a test domain is set aside first.
+For ranking, each domain is held out once; for evaluating a score, a test domain is set aside first.
 Training moments are sums over the training domains, never differences, which would cancel if one
 domain is much larger than the others.
 
@@ -13,17 +12,19 @@ Classes, and zeros and ones, are taken as they are.
 3.1, Appendix B.4) takes :math:`\log p(y_i \mid \Phi_i, y_{-i}, \Phi_{-i})` of the Bayesian linear
 model, for each domain i with the model of the training domains, -i. It is a difference of two log
 evidences, both with the precisions of the training domains, so moments are enough to compute it.
-The predictions for single samples of the held-out domain take a second pass over its features.
 
 **Stability**: how close its features are to the training domains. The paper fits a Gaussian
 :math:`N(\mu, \Sigma)` to the features of the training domains and takes the log-density of the
-held-out domain. :class:`PaperDensity` is that formula. It is not comparable between models: the
-density changes by :math:`-d \ln c` when features are scaled by c, and for n close to d the
-covariance is nearly singular, which penalises richer features. :class:`RelativeDensity` shrinks the
+held-out domain, :meth:`FeatureDensity.paper`. It is not comparable between models: the density
+changes by :math:`-d \ln c` when features are scaled by c, and for n close to d the covariance is
+nearly singular, which penalises richer features. :meth:`FeatureDensity.robust` shrinks the
 covariance and takes the density relative to the average over the training data. The stability of a
 domain is the negative logarithm of its distance relative to that of the training data, so that one
 distant domain does not dominate the mean. It is invariant to rotation, translation and a common
-scale of the features.
+scale of the features, and a function of the moments of the held-out domain.
+
+The log-densities of single samples of the held-out domain are for the published formula and for
+intervals of these two terms only: they take a product of all features and a d × d matrix.
 """
 
 from __future__ import annotations
@@ -77,8 +78,6 @@ class Fold:
         log-density of its features ("paper").
     stability_slope : float
         Derivative of `stability` with respect to the mean of `feature_log_density`.
-    label_spread, density_spread : float
-        Standard deviation of `label_log_density` and of `feature_log_density`.
     metric, second_metric : float
         Metrics (:mod:`oodzoo.tasks`) of a ridge regression of the training domains on this
         domain: accuracy and balanced accuracy, or those of other tasks, as fractions. A class that
@@ -107,6 +106,7 @@ class Fold:
     contributions : array (n,)
         Contribution of each sample to `metric`; their mean is the metric.
     label_log_density, feature_log_density : array (n,)
+        Empty unless they are wanted.
     """
 
     domain: str
@@ -114,8 +114,6 @@ class Fold:
     discriminability: float
     stability: float
     stability_slope: float
-    label_spread: float
-    density_spread: float
     metric: float
     second_metric: float
     alpha: NDArray[np.float64]
@@ -134,8 +132,10 @@ class Fold:
 
     @property
     def spread_ratio(self) -> float:
-        """The paper's λ, `label_spread` / `density_spread`; zero if all densities are equal."""
-        return self.label_spread / self.density_spread if self.density_spread > 0 else 0.0
+        """The paper's λ: the ratio of the standard deviations of `label_log_density` and
+        `feature_log_density`; zero if all densities are equal."""
+        spread = float(self.feature_log_density.std())
+        return float(self.label_log_density.std()) / spread if spread > 0 else 0.0
 
     @property
     def stability_of_samples(self) -> NDArray[np.float64]:
@@ -155,9 +155,9 @@ def pack(folds: list[Fold]) -> dict[str, NDArray[Any]]:
 
 
 def unpack(arrays: Mapping[str, NDArray[Any]]) -> list[Fold]:
-    """Restore folds from the arrays of :func:`pack`."""
-    folds = []
-    for number in range(1 + max(int(name.split(".")[0]) for name in arrays)):
+    """Restore folds from the arrays of :func:`pack`, which may be among others."""
+    folds: list[Fold] = []
+    while f"{(number := len(folds))}.domain" in arrays:
         values: dict[str, Any] = {}
         for field in fields(Fold):
             array = arrays[f"{number}.{field.name}"]
@@ -176,146 +176,145 @@ COVARIANCE_FLOOR = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class PaperDensity:
-    r"""The published log-density, :math:`\log N(\phi; \mu, \Sigma)`.
+class FeatureDensity:
+    r"""Log-density of features under a Gaussian fitted to the training domains.
 
-    Eigenvalues of :math:`\Sigma` below :data:`COVARIANCE_FLOOR` of the largest are raised to it,
-    since a singular covariance has no density. If the training features are constant, the density
-    is defined as zero for every sample.
+    It is :math:`c - s\,(\phi-\mu)^\top\hat\Sigma^{-1}(\phi-\mu)`, with the squared distance
+
+    .. math:: (\phi-\mu)^\top\hat\Sigma^{-1}(\phi-\mu)
+              = \sum_k h_k (\phi-\mu)_k'^2 + r\,\big((\phi-\mu)^\top v\big)^2
+
+    of the coordinates :math:`(\phi-\mu)'` in an orthonormal basis. If the training features are
+    constant, the density is defined as zero for every sample.
+
+    Attributes
+    ----------
+    mean : array (d,)
+        :math:`\mu`.
+    basis : array (d, d)
+    inverse : array (d,)
+        The numbers h; zeros if the features are constant.
+    direction : array (d,)
+        The vector v.
+    correction, constant, scale : float
+        The numbers r, c and s.
+    expected : float or None
+        Mean squared distance of the training data; None for the published formula.
+    shrinkage : float or None
+        Shrinkage of the covariance; None for the published formula.
     """
 
     mean: Array
-    whitening: Array
-    constant: float
+    basis: Array
+    inverse: Array
+    direction: Array
+    correction: float = 0.0
+    constant: float = 0.0
+    scale: float = 0.5
+    expected: float | None = None
+    shrinkage: float | None = None
 
     @classmethod
-    def of(cls, kept: Moments) -> PaperDensity:
-        """Fit the Gaussian to the training domains."""
+    def paper(cls, kept: Moments) -> FeatureDensity:
+        r"""Fit the published log-density, :math:`\log N(\phi; \mu, \Sigma)`.
+
+        Eigenvalues of :math:`\Sigma` below :data:`COVARIANCE_FLOOR` of the largest are raised to
+        it, since a singular covariance has no density.
+        """
         backend = backend_of(kept.gram)
         xp = backend.xp
+        zeros = xp.zeros_like(kept.mean)
         if not kept.varies:
-            return cls(kept.mean, xp.zeros_like(kept.gram), 0.0)
+            return cls(kept.mean, kept.gram, zeros, zeros)
         eigenvalues, eigenvectors = backend.eigh(kept.covariance)
         eigenvalues = xp.clip(eigenvalues, min=COVARIANCE_FLOOR * float(eigenvalues[-1]))
         determinant = float(xp.sum(xp.log(eigenvalues)))
         constant = -0.5 * (kept.n_features * math.log(2 * math.pi) + determinant)
-        return cls(kept.mean, eigenvectors / xp.sqrt(eigenvalues)[None, :], constant)
-
-    def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
-        r"""Compute the log-density of each sample, (n,).
-
-        `projected` is :math:`P = \Phi V` in the eigenbasis of the Gram matrix of the training
-        domains, `squared` its elementwise square.
-        """
-        xp = backend_of(features).xp
-        white = (features - self.mean[None, :]) @ self.whitening
-        return self.constant - 0.5 * xp.sum(white**2, axis=1)
-
-    def stability(self, mean: float) -> tuple[float, float]:
-        """Compute the stability of a domain with this mean log-density, and its derivative."""
-        return mean, 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class RelativeDensity:
-    r"""Log-density relative to the average over the training data, per dimension.
-
-    .. math::
-
-        \frac1d\Big(\log N(\phi;\mu,\hat\Sigma) - \frac1n\sum_j \log N(\phi_j;\mu,\hat\Sigma)\Big)
-        = \frac{\operatorname{tr}(\hat\Sigma^{-1}\Sigma)
-                - (\phi-\mu)^\top\hat\Sigma^{-1}(\phi-\mu)}{2d}
-
-    with :math:`\hat\Sigma = (1-\rho)\Sigma + \rho\,\frac{\operatorname{tr}\Sigma}{d} I` and
-    :math:`\rho` from :func:`~oodzoo.linear.moments.oas_shrinkage` in scikit-learn's form. An
-    average training sample has density zero, a domain at k times their distance about (1 - k²)/2.
-    If the training features are constant, the value is zero for every sample.
-
-    In the basis V of the Gram matrix, :math:`\hat\Sigma = K - (1-\rho)uu^\top` with diagonal K and
-    :math:`u = V^\top\mu`, so the Sherman–Morrison formula gives the distance from the projections
-    that the linear model needs anyway; the covariance need not be decomposed.
-
-    The stability of a domain is :math:`-\ln k`, where :math:`k^2` is the ratio of its mean squared
-    distance to that of the training data, and k is at least 1: a domain closer to the centre than
-    the training data (in the extreme case a single point) is not rewarded.
-
-    Attributes
-    ----------
-    inverse : array (d,)
-        Diagonal of :math:`K^{-1}`; zeros if the features are constant.
-    mean : array (d,)
-        The vector u.
-    correction : float
-        :math:`(1-\rho) / (1 - (1-\rho)u^\top K^{-1}u)`.
-    expected : float
-        Mean squared distance :math:`\operatorname{tr}(\hat\Sigma^{-1}\Sigma)` of the training data.
-    shrinkage : float
-        The coefficient :math:`\rho`.
-    n_features : int
-        The number d.
-    axes : array (d, d), optional
-        Eigenvectors of the covariance. Only for features with a large offset, where the correction
-        would cancel: K is then the decomposed :math:`\hat\Sigma` itself, and `mean` is
-        :math:`\mu`.
-    """
-
-    inverse: Array
-    mean: Array
-    correction: float
-    expected: float
-    shrinkage: float
-    n_features: int
-    axes: Array | None = None
+        return cls(kept.mean, eigenvectors, 1 / eigenvalues, zeros, constant=constant)
 
     @classmethod
-    def of(cls, kept: Moments, spectrum: Spectrum, eigenvectors: Array, d: int) -> RelativeDensity:
-        """Fit the Gaussian to the training domains, given the decomposed Gram matrix.
+    def robust(
+        cls, kept: Moments, spectrum: Spectrum, eigenvectors: Array, d: int
+    ) -> FeatureDensity:
+        r"""Fit the log-density relative to the average over the training data, per dimension.
+
+        .. math::
+
+            \frac1d\Big(\log N(\phi;\mu,\hat\Sigma)
+                        - \frac1n\sum_j \log N(\phi_j;\mu,\hat\Sigma)\Big)
+            = \frac{\operatorname{tr}(\hat\Sigma^{-1}\Sigma)
+                    - (\phi-\mu)^\top\hat\Sigma^{-1}(\phi-\mu)}{2d}
+
+        with :math:`\hat\Sigma = (1-\rho)\Sigma + \rho\,\frac{\operatorname{tr}\Sigma}{d} I` and
+        :math:`\rho` from :func:`~oodzoo.linear.moments.oas_shrinkage` in scikit-learn's form. An
+        average training sample has density zero, a domain at k times their distance about
+        (1 - k²)/2.
+
+        In the basis V of the Gram matrix, :math:`\hat\Sigma = K - (1-\rho)uu^\top` with diagonal K
+        and :math:`u = V^\top\mu`, so the Sherman–Morrison formula gives the distance, with
+        :math:`h = K^{-1}` and :math:`v = VK^{-1}u`; the covariance need not be decomposed, unless
+        the features have a large offset, where the correction would cancel.
 
         d is the number of features. The moments may be of fewer coordinates; no sample varies in
         the other directions.
         """
-        xp = backend_of(kept.gram).xp
-        mean = kept.mean @ eigenvectors
+        xp, mean = backend_of(kept.gram).xp, kept.mean
+        zeros = xp.zeros_like(mean)
         if not kept.varies:
-            return cls(xp.zeros_like(mean), mean, 0.0, 0.0, 1.0, d)
+            return cls(mean, eigenvectors, zeros, zeros, expected=0.0, shrinkage=1.0)
         covariance = kept.covariance
         shrinkage = oas_shrinkage(covariance, kept.n, n_features=d)
         kept_share = 1 - shrinkage
         ridge = shrinkage * float(xp.linalg.trace(covariance)) / d
         if kept.centred is not None:
-            variances, axes = backend_of(covariance).eigh(covariance)
-            inverse = 1 / (kept_share * xp.clip(variances, min=0.0) + ridge)
-            expected = float(xp.sum(xp.clip(variances, min=0.0) * inverse))
-            return cls(inverse, kept.mean, 0.0, expected, shrinkage, d, axes)
-        inverse = 1 / (kept_share * spectrum.eigenvalues / kept.n + ridge)
-        correction = kept_share / (1 - kept_share * float(xp.sum(mean**2 * inverse)))
-        # tr(Σ̂⁻¹Σ) by way of tr Σ̂⁻¹, since (1-ρ)Σ = Σ̂ - ridge·I.
-        trace_inverse = float(xp.sum(inverse)) + correction * float(xp.sum((mean * inverse) ** 2))
-        coordinates = kept.n_features
-        expected = float(d)
-        if kept_share > 0:
-            expected = (coordinates - ridge * trace_inverse) / kept_share
-        return cls(inverse, mean, correction, expected, shrinkage, d)
+            variances, basis = backend_of(covariance).eigh(covariance)
+            variances = xp.clip(variances, min=0.0)
+            inverse = 1 / (kept_share * variances + ridge)
+            direction, correction = zeros, 0.0
+            expected = float(xp.sum(variances * inverse))
+        else:
+            basis, u = eigenvectors, mean @ eigenvectors
+            inverse = 1 / (kept_share * spectrum.eigenvalues / kept.n + ridge)
+            correction = kept_share / (1 - kept_share * float(xp.sum(u**2 * inverse)))
+            direction, expected = basis @ (u * inverse), float(d)
+            if kept_share > 0:  # tr(Σ̂⁻¹Σ) by way of tr Σ̂⁻¹, since (1-ρ)Σ = Σ̂ - ridge·I
+                trace = float(xp.sum(inverse)) + correction * float(xp.sum((u * inverse) ** 2))
+                expected = (kept.n_features - ridge * trace) / kept_share
+        constant, scale = expected / (2 * d), 1 / (2 * d)
+        return cls(
+            mean, basis, inverse, direction, correction, constant, scale, expected, shrinkage
+        )
 
-    def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
-        if self.axes is not None:
-            distance = ((features - self.mean[None, :]) @ self.axes) ** 2 @ self.inverse
-            return (self.expected - distance) / (2 * self.n_features)
-        # ‖P-u‖² in the metric K⁻¹, multiplied out to avoid another copy of P.
-        scaled = self.mean * self.inverse
-        offset = backend_of(self.mean).xp.sum(self.mean * scaled)
-        along = projected @ scaled - offset
-        distance = squared @ self.inverse - 2 * along - offset + self.correction * along**2
-        return (self.expected - distance) / (2 * self.n_features)
+    def of_samples(self, away: Array, turned: Array) -> Array:
+        """Compute the log-density of each sample (n,), given its φ - μ and that in the basis."""
+        distance = turned**2 @ self.inverse + self.correction * (away @ self.direction) ** 2
+        return self.constant - self.scale * distance
+
+    def of_moments(self, moments: Moments) -> float:
+        """Compute the mean log-density of samples from their moments."""
+        xp = backend_of(moments.gram).xp
+        second = moments.about(self.mean).gram / moments.n
+        variances = xp.sum(self.basis * (second @ self.basis), axis=0)
+        along = float(self.direction @ (second @ self.direction))
+        distance = float(variances @ self.inverse) + self.correction * along
+        return self.constant - self.scale * distance
 
     def stability(self, mean: float) -> tuple[float, float]:
+        r"""Compute the stability of a domain with this mean log-density, and its derivative.
+
+        For the published formula it is the mean. Otherwise it is :math:`-\ln k`, where
+        :math:`k^2` is the ratio of the mean squared distance of the domain to that of the training
+        data, and k is at least 1: a domain closer to the centre than the training data (in the
+        extreme case a single point) is not rewarded.
+        """
+        if self.expected is None:
+            return mean, 1.0
         if self.expected <= 0:
             return 0.0, 0.0
-        per_dimension = self.n_features / self.expected
-        ratio = 1 - 2 * mean * per_dimension
+        ratio = (self.constant - mean) / (self.scale * self.expected)
         if ratio <= 1:
             return 0.0, 0.0
-        return -0.5 * math.log(ratio), per_dimension / ratio
+        return -0.5 * math.log(ratio), 0.5 / (ratio * self.scale * self.expected)
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,10 +344,6 @@ class _Decomposed:
         return self.spectrum.about(self.origin, shift, squares)
 
 
-Known = dict[frozenset[str], _Decomposed]
-"""Decomposed moments of all domains but some."""
-
-
 @dataclass(frozen=True, eq=False)
 class _Training:
     """Linear model and density of the training domains, in the basis of their Gram matrix."""
@@ -358,26 +353,29 @@ class _Training:
     eigenvectors: Array
     precisions: Precisions
     path: RidgePath
-    density: PaperDensity | RelativeDensity
+    density: FeatureDensity
     classes: Array
     """Indices of the classes present in the training domains, or of the outputs that vary there."""
     label_shift: Array
     """What is subtracted from the labels (C,): zeros for classes, the mean for numbers."""
 
 
-def leave_one_domain_out(
-    read: ModelMoments,
-    *,
-    stability: Stability = "robust",
-    task: Task = CLASSIFICATION,
-    known: Known | None = None,
-) -> list[Fold]:
-    """Compute the fold of each held-out domain (Section 3.1 of the paper).
+class HeldOutDomains:
+    """The domains of a model, each held out in turn (Section 3.1 of the paper).
 
-    For m domains this takes m + 1 eigendecompositions ("paper": m more) and a second pass over the
-    features. `stability` chooses :class:`RelativeDensity` ("robust") or :class:`PaperDensity`
-    ("paper"). `task` is that of the labels. `known` are eigendecompositions of the same features
-    that were computed before, which computed ones are added to.
+    For m domains this takes m + 1 eigendecompositions ("paper": m more). With a test domain set
+    aside, as the paper evaluates a score (Appendix A.1), swapping test domain and held-out domain
+    leaves the training domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m
+    eigendecompositions. Those of domains that are trained on together are done once and held in
+    memory.
+
+    Parameters
+    ----------
+    read : ModelMoments
+    stability : {"robust", "paper"}
+    task : Task
+    densities : bool
+        Whether to compute the log-densities of single samples, too; always for "paper".
 
     Examples
     --------
@@ -386,82 +384,56 @@ def leave_one_domain_out(
     >>> y = np.tile([0, 1], 30)
     >>> data = {d: (np.stack([y, 1 - y], 1) + 0.1 * rng.normal(size=(60, 2)), y) for d in "abc"}
     >>> domains = {d: Moments.of(*data[d], n_classes=2) for d in data}
-    >>> folds = leave_one_domain_out(ModelMoments(domains, lambda d: [data[d]]))
-    >>> [(fold.domain, fold.metric) for fold in folds]
+    >>> held_out = HeldOutDomains(ModelMoments(domains, lambda d: [data[d]]))
+    >>> [(fold.domain, fold.metric) for fold in held_out.folds()]
     [('a', 1.0), ('b', 1.0), ('c', 1.0)]
     """
-    return _Domains(read, stability, task, known, least=2).folds()
-
-
-def leave_two_domains_out(
-    read: ModelMoments,
-    *,
-    stability: Stability = "robust",
-    task: Task = CLASSIFICATION,
-    known: Known | None = None,
-) -> dict[str, list[Fold]]:
-    """Compute the folds for each choice of a test domain and a held-out domain.
-
-    This is how the paper evaluates a score (Appendix A.1): the score is to predict the accuracy on
-    an unseen test domain. Swapping test domain and held-out domain leaves the training domains the
-    same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions, which are held in memory
-    together. At least three domains are needed; other parameters are those of
-    :func:`leave_one_domain_out`.
-    """
-    domains = _Domains(read, stability, task, known, least=3)
-    return {test: domains.folds(test) for test in domains.moments}
-
-
-class _Domains:
-    """The domains of one model; the domains that are trained on together are decomposed once."""
 
     def __init__(
         self,
         read: ModelMoments,
-        stability: Stability,
-        task: Task,
-        known: Known | None,
         *,
-        least: int,
+        stability: Stability = "robust",
+        task: Task = CLASSIFICATION,
+        densities: bool = False,
     ) -> None:
         require_stability(stability)
-        if len(read.moments) < least:
-            raise InputError(
-                f"at least {least} domains are needed to leave one out, got {len(read.moments)}: "
-                f"{', '.join(map(repr, read.moments)) or 'none'}; oodzoo domains can propose them "
-                "for a store"
-            )
-        first, *others = read.moments
+        self.read, self.stability, self.task = read, stability, task
+        self.densities = densities or stability == "paper"
+        self.backend = backend(read.device)
+        self.moments = {name: moments.to(read.device) for name, moments in read.moments.items()}
+        self.decomposed: dict[frozenset[str], _Decomposed] = {}
+        self.trained: dict[frozenset[str], _Training] = {}
+        if not self.moments:
+            return
+        first, *others = self.moments
         for name in others:
-            mine, theirs = (read.moments[key].products.shape for key in (first, name))
-            if tuple(mine) != tuple(theirs):
+            mine, theirs = (tuple(self.moments[key].products.shape) for key in (first, name))
+            if mine != theirs:
                 raise InputError(
                     f"domain {first!r} has {mine[0]} features and {mine[1]} classes, but domain "
                     f"{name!r} has {theirs[0]} and {theirs[1]}; all moments must be of one model"
                 )
-        self.read, self.stability, self.task = read, stability, task
-        self.backend = backend(read.device)
-        self.moments = {name: moments.to(read.device) for name, moments in read.moments.items()}
         self.n_features = read.n_features or self.moments[first].n_features
         self.n_classes = self.moments[first].n_classes
-        self.known: Known = {} if known is None else known
-        self.trained: dict[frozenset[str], _Training] = {}
 
     def folds(self, *test: str) -> list[Fold]:
         """The folds of each domain, but that of a test domain, which nothing is computed from."""
+        if len(self.moments) < (least := 2 + len(test)):
+            raise InputError(
+                f"at least {least} domains are needed to leave one out, got {len(self.moments)}: "
+                f"{', '.join(map(repr, self.moments)) or 'none'}; oodzoo domains can propose them "
+                "for a store"
+            )
         union = self.without(test)
         shift, classes = self._labels(union.moments)
         spectrum = union.about(shift).take(classes)
         evidence = _per_sample(spectrum, maximise_evidence(spectrum))
         trained = {name: self.train((*test, name)) for name in self.moments if name not in test}
         # The ridge with the highest mean skill over held-out domains.
-        skills = np.stack(
-            [
-                training.path.skills(self.moments[name], by_output=not self.task.has_probabilities)
-                for name, training in trained.items()
-            ]
-        )
-        skills = skills[~np.isnan(skills[:, 0])]
+        by_output = not self.task.has_probabilities
+        each = [t.path.skills(self.moments[d], by_output=by_output) for d, t in trained.items()]
+        skills = np.stack(each)[~np.isnan([some[0] for some in each])]
         ridge = int(np.argmax(skills.mean(axis=0))) if len(skills) else 0
         return [
             self.fold(training, union, evidence, name, ridge) for name, training in trained.items()
@@ -470,9 +442,9 @@ class _Domains:
     def without(self, held_out: Sequence[str]) -> _Decomposed:
         """All domains together but some, without the groups of these."""
         key = frozenset(held_out)
-        if key not in self.known:
-            self.known[key] = self.decompose(self.moments_without(held_out))
-        return self.known[key]
+        if key not in self.decomposed:
+            self.decomposed[key] = self.decompose(self.moments_without(held_out))
+        return self.decomposed[key]
 
     def moments_without(self, held_out: Sequence[str]) -> Moments:
         names = [name for name in self.moments if name not in held_out]
@@ -508,11 +480,10 @@ class _Domains:
             return self.trained[key]
         decomposed = self.without(held_out)
         kept, spectrum, vectors = decomposed.moments, decomposed.spectrum, decomposed.eigenvectors
-        density = (
-            PaperDensity.of(kept)
-            if self.stability == "paper"
-            else RelativeDensity.of(kept, spectrum, vectors, self.n_features)
-        )
+        if self.stability == "paper":
+            density = FeatureDensity.paper(kept)
+        else:
+            density = FeatureDensity.robust(kept, spectrum, vectors, self.n_features)
         path = RidgePath.of_spectrum(kept, spectrum, vectors, self.n_features)
         shift, classes = self._labels(kept)
         if not len(classes):
@@ -534,7 +505,11 @@ class _Domains:
         labels, predicted, label_density, feature_density = self._second_pass(training, name, ridge)
         each = self.task.contributions(predicted, labels)
         classes = to_numpy(training.classes)
-        stability, slope = training.density.stability(float(feature_density.mean()))
+        if self.stability == "paper":  # from moments, rounding would be amplified
+            density = float(feature_density.mean())
+        else:
+            density = training.density.of_moments(self.moments[name])
+        stability, slope = training.density.stability(density)
         if self.read.groups:  # the union has groups that the training domains lack
             union = self.decompose(self.moments_without(training.held_out) + self.moments[name])
         spectrum, precisions = training.spectrum, training.precisions
@@ -549,8 +524,6 @@ class _Domains:
             discriminability=float(self.backend.xp.mean(gain)) / (together.n - spectrum.n),
             stability=stability,
             stability_slope=slope,
-            label_spread=float(label_density.std()),
-            density_spread=float(feature_density.std()),
             metric=float(each.mean()),
             second_metric=self.task.second_score(predicted, labels),
             alpha=alpha,
@@ -560,7 +533,7 @@ class _Domains:
             ridge=ridge,
             evidence=evidence,
             training_evidence=_per_sample(spectrum, precisions),
-            shrinkage=getattr(training.density, "shrinkage", None),
+            shrinkage=training.density.shrinkage,
             labels=labels,
             predicted=predicted,
             contributions=each,
@@ -569,41 +542,25 @@ class _Domains:
         )
 
     def _second_pass(self, training: _Training, name: str, ridge: int) -> tuple[NDArray[Any], ...]:
-        r"""Per sample: label, predicted label, log-density of the label and of the features.
+        """Per sample: label, predicted label, and log-densities of the label and of the features.
 
-        The log-densities of the labels, averaged over classes, are the marginals of the paper's
-        Remark,
-        :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`.
-        In the eigenbasis V of the training domains the posterior :math:`N(m, A^{-1})` of the
-        weights has :math:`V^\top m = t/(S+\delta)`, and the diagonal of :math:`V^\top A^{-1} V` is
-        :math:`1/(\alpha + \beta S)`.
+        The densities are empty unless they are wanted.
         """
-        xp, precisions, vectors = self.backend.xp, training.precisions, training.eigenvectors
-        kernel = 1 / (training.spectrum.eigenvalues[:, None] + precisions.ridge[None, :])
-        weights = training.spectrum.projections.T * kernel
-        variances, noise = kernel / precisions.beta[None, :], 1 / precisions.beta
         predict = training.path.predict if self.task.one_class else training.path.outputs
-        parts = []
+        width, parts = training.eigenvectors.shape[0], []
         for features, labels in blocks(
             self.read.shards(name), self.n_classes, self.backend, context=f"domain {name!r}"
         ):
-            if features.shape[1] != vectors.shape[0]:
+            if features.shape[1] != width:
                 raise InputError(
-                    f"domain {name!r}: the moments have {vectors.shape[0]} features, but the "
-                    f"shards have {features.shape[1]}"
+                    f"domain {name!r}: the moments have {width} features, but the shards have "
+                    f"{features.shape[1]}"
                 )
-            projected = features @ vectors
-            squared = projected**2
-            # Y has a row of zeros for a class that the training domains lack.
-            Y = label_matrix(labels, self.n_classes) - training.label_shift[None, :]
-            error = xp.take(Y, training.classes, axis=1) - projected @ weights
-            variance = noise[None, :] + squared @ variances
-            outcome = (
-                labels,
-                predict(features, ridge),
-                -0.5 * xp.mean(xp.log(2 * math.pi * variance) + error**2 / variance, axis=1),
-                training.density.log_density(features, projected, squared),
+            none = features[:0, 0]
+            densities = (
+                self._densities(training, features, labels) if self.densities else [none] * 2
             )
+            outcome = (labels, predict(features, ridge), *densities)
             parts.append([to_numpy(array) for array in outcome])
         columns = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
         n = len(columns[0]) if columns else 0
@@ -613,6 +570,31 @@ class _Domains:
                 f"but the shards have {n}; return the same shards on every call"
             )
         return columns
+
+    def _densities(self, training: _Training, features: Array, labels: Array) -> list[Array]:
+        r"""Log-densities of the labels and of the features of some samples.
+
+        Those of the labels, averaged over classes, are the marginals of the paper's Remark,
+        :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`.
+        In the eigenbasis V of the training domains the posterior :math:`N(m, A^{-1})` of the
+        weights has :math:`V^\top m = t/(S+\delta)`, and the diagonal of :math:`V^\top A^{-1} V` is
+        :math:`1/(\alpha + \beta S)`.
+        """
+        xp, precisions, density = self.backend.xp, training.precisions, training.density
+        away = features - density.mean[None, :]
+        turned = away @ density.basis
+        if density.basis is training.eigenvectors:
+            projected = turned + (density.mean @ density.basis)[None, :]
+        else:
+            projected = features @ training.eigenvectors
+        kernel = 1 / (training.spectrum.eigenvalues[:, None] + precisions.ridge[None, :])
+        # Y has a row of zeros for a class that the training domains lack.
+        Y = label_matrix(labels, self.n_classes) - training.label_shift[None, :]
+        predicted = projected @ (training.spectrum.projections.T * kernel)
+        error = xp.take(Y, training.classes, axis=1) - predicted
+        variance = (1 + projected**2 @ kernel) / precisions.beta[None, :]
+        marginals = xp.log(2 * math.pi * variance) + error**2 / variance
+        return [-0.5 * xp.mean(marginals, axis=1), density.of_samples(away, turned)]
 
     def _labels(self, moments: Moments) -> tuple[Array, Array]:
         """What to subtract from the labels, and the columns that are then not all zero."""

@@ -199,10 +199,8 @@ def measure(
             progress(number, total)
         stability: Stability = "paper" if name == PAPER else "robust"
         if stability not in terms:  # the terms of a model are the same for all of its scores
-            by_test = protocol == "unseen"
-            each = [
-                model_terms(source, m, stability, device, by_test=by_test) for m in source.models
-            ]
+            tests = source.domains if protocol == "unseen" else ()
+            each = [model_terms(source, m, stability, device, tests=tests) for m in source.models]
             terms[stability] = dict(zip(source.models, each, strict=True))
         if protocol == "all" and name in ("zood", "discriminability", PAPER):
             warn_of_noise({model: found[""] for model, found in terms[stability].items()})
