@@ -2,8 +2,9 @@
 
     python benchmarks/rank.py [--rows 20000] [--features 1024] [--repeats 3]
 
-The lower bound ("floor") for all folds is what no method of this kind can avoid: one float64 Gram
-matrix of all samples, one n × d by d × d product, and m + 1 eigendecompositions. The literal
+The lower bound ("floor") for all folds is what log-densities of all samples cannot do without: one
+float64 Gram matrix of all samples, one n × d by d × d product, and m + 1 eigendecompositions. The
+default score does without the product. The literal
 implementation computes the evidence of every fold and class from the samples; one fold and class is
 timed and multiplied by their number. Public LogME follows its authors' code for one fit on all
 samples, without domains: singular values of the Gram matrix, left singular vectors, then one class
