@@ -29,6 +29,7 @@ from joblib import cpu_count
 from PIL import Image
 
 import oodzoo
+from oodzoo.core.options import Compute
 from oodzoo.demo.digits import write_digits
 from oodzoo.extraction.engines import Engine, Work, open_engine
 from oodzoo.zoo import ModelSpec
@@ -39,11 +40,8 @@ NOTHING = "def nothing(shared, task, worker):\n    return task\n"
 @contextmanager
 def opened(name: str, n: int) -> Iterator[Engine]:
     """Open an engine with n workers."""
-    if name == "ray":
-        context = open_engine("ray", device="cpu")
-    else:
-        context = open_engine(device=",".join(["cpu"] * max(2, n)))
-    with context as engine:
+    compute = Compute("cpu", "ray") if name == "ray" else Compute(",".join(["cpu"] * max(2, n)))
+    with open_engine(compute) as engine:
         assert engine is not None
         yield engine
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 
-from oodzoo.cli import inputs
+from oodzoo.cli import data
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.zoo import load_zoo
@@ -83,7 +83,7 @@ def test_much_is_downloaded_only_if_a_person_agrees(
     is_asked: bool,
     goes_on: bool,
 ) -> None:
-    monkeypatch.setattr(inputs, "_ASK_FROM", options.get("least", 1))
+    monkeypatch.setattr(data, "_ASK_FROM", options.get("least", 1))
     models = [ListedModel(spec) for spec in load_zoo(MODEL)]
     ours, theirs = os.openpty()
     with os.fdopen(theirs, "r+b", 0) as device, io.TextIOWrapper(device, write_through=True) as end:
@@ -94,7 +94,7 @@ def test_much_is_downloaded_only_if_a_person_agrees(
         terminal = Terminal(quiet=bool(options.get("quiet")))
         expected = nullcontext() if goes_on else pytest.raises(InputError, match="nothing was down")
         with expected:
-            inputs.announce_download(terminal, models, yes=bool(options.get("yes")))
+            data.announce_download(terminal, models, yes=bool(options.get("yes")))
     text = capsys.readouterr().err if answer is None else _read(ours)
     os.close(ours)
     assert ("1 model to download, about 1.5 MB." in text) == ("quiet" not in options)

@@ -5,18 +5,15 @@ from __future__ import annotations
 # ruff: noqa: F401 - a command registers itself when its file is imported
 from oodzoo.cli import (
     data,
-    domains,
     evaluate,
     extract,
     fit,
     predict,
     rank,
     run,
-    select,
     store,
     test,
     testbed,
-    tune,
 )
 from oodzoo.cli.app import app, main
 

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
+    OutFileOption,
     TableOptions,
     TrackingOptions,
     compute_device,
     listening,
     open_data,
     rates_of,
+    show_document,
     top_k_of,
     warn_of_limits,
 )
-from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import DEVICE, Compute, Limits

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodzoo.cli.app import FEATURES_KEPT, command
-from oodzoo.cli.domains import announce_proposed
-from oodzoo.cli.inputs import (
+from oodzoo.cli.data import (
     announce_download,
+    announce_proposed,
     open_zoo,
     read_images,
     select_zoo,

@@ -82,17 +82,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+import typer
+
+from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listener, Log, Progress
 from oodzoo.core.options import DEVICE, Compute, Limits
+from oodzoo.core.remote.location import url_of_path
 from oodzoo.core.text import duration
 
 if TYPE_CHECKING:
-    from oodzoo.cli.terminal import Terminal
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.ranking.constraints import TopK
+    from oodzoo.report.figures import Plot
     from oodzoo.store.feature_store import FeatureStore
     from oodzoo.zoo.prompts import Prompts
 
@@ -385,3 +389,93 @@ class Bar(Listener):
             self._say(f"{stage}: {duration(facts['seconds'])}")
         if stage == self._counting:
             self._counting = None
+
+
+def _json_file(path: Path | None) -> Path | None:
+    """Reject a file that cannot be written before anything is computed."""
+    if path is None or url_of_path(str(path)) is not None:  # a URL is refused with all others
+        return path
+    if path.suffix.lower() != ".json":
+        raise typer.BadParameter(f"{str(path)!r} must end in .json")
+    if path.is_dir():
+        raise typer.BadParameter(f"{str(path)!r} is a folder")
+    if not (nearest := next(each for each in path.parents if each.exists())).is_dir():
+        raise typer.BadParameter(f"{str(path)!r} is in no folder: {str(nearest)!r} is a file")
+    from oodzoo.store.format import MANIFEST
+
+    if any((folder / MANIFEST).is_file() for folder in path.resolve().parents):
+        raise typer.BadParameter(f"{str(path)!r} is inside a feature store; choose another place")
+    return path
+
+
+OutFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE.json",
+        help="Also write the result to this file, as --json prints it.",
+        callback=_json_file,
+    ),
+]
+
+
+def show_document(
+    terminal: Terminal,
+    document: Mapping[str, Any],
+    store: FeatureStore,
+    out: Path | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Print a result as JSON, if asked for, and write it to a file, with what it was made of.
+
+    Parameters
+    ----------
+    terminal : Terminal
+    document : dict
+    store : FeatureStore
+    out : path, optional
+    options : dict
+        Options that :func:`read_decision` needs.
+    """
+    from oodzoo.core.io import explaining_disk_errors, write_json
+
+    made_of = {"name": store.name, "data": store.data_fingerprint}
+    whole = {**document, "store": made_of, "options": dict(options)}
+    if out is not None:
+        with explaining_disk_errors(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            write_json(out, whole)
+        terminal.say(f"Result: {out}")
+    terminal.document(whole)
+
+
+# --- the option --plot ----------------------------------------------------------------------------
+
+
+def _known_format(path: Path | None) -> Path | None:
+    """Reject an unknown file format before anything is computed."""
+    if path is not None:
+        from oodzoo.report.figures import check_suffix
+
+        try:
+            check_suffix(path)
+        except InputError as error:
+            raise typer.BadParameter(str(error)) from None
+    return path
+
+
+PlotOption = Annotated[
+    Path | None,
+    typer.Option(help="Also write the result as a figure: an .svg file.", callback=_known_format),
+]
+
+
+class Plotted(Protocol):
+    def plot(self) -> Plot: ...
+
+
+def save_plot(terminal: Terminal, result: Plotted, path: Path | None) -> None:
+    """Write a result as a figure, if a path is given."""
+    if path is not None:
+        result.plot().save(path)
+        terminal.say(f"figure written to {path}")

@@ -17,7 +17,7 @@ import typer
 
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.predict_inputs import Batch, Inputs, together
-from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
+from oodzoo.cli.prediction_formats import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Output, Terminal
 from oodzoo.core.text import count
 

@@ -15,11 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from oodzoo.cli.app import COMMON, FILES_COMPLETE, RUN_CONTINUES, command, with_options
-from oodzoo.cli.data import counted, images_used, show_counts, show_near_duplicates, show_problems
-from oodzoo.cli.domains import announce_proposed
+from oodzoo.cli.data import (
+    announce_download,
+    announce_proposed,
+    counted,
+    images_used,
+    open_zoo,
+    read_images,
+    select_zoo,
+    show_counts,
+    show_near_duplicates,
+    show_problems,
+)
 from oodzoo.cli.evaluate import show_evaluation, show_main_rows
 from oodzoo.cli.extract import extraction_progress, show_summary
-from oodzoo.cli.inputs import announce_download, open_zoo, read_images, select_zoo
 from oodzoo.cli.options import (
     DataOptions,
     LogOptions,
@@ -31,8 +40,7 @@ from oodzoo.cli.options import (
     open_data,
     top_k_of,
 )
-from oodzoo.cli.rank import show_ranking, show_top
-from oodzoo.cli.select import kept_features, show_selection
+from oodzoo.cli.rank import kept_features, show_ranking, show_selection, show_top
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed import show_bed, show_best_score
 from oodzoo.core.errors import InputError

@@ -1,7 +1,8 @@
-"""`oodzoo store …`: look at and maintain a feature store."""
+"""`oodzoo store …` and `domains`: look at and maintain a feature store."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,12 +10,14 @@ import typer
 
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, PlainGroup, app, command
 from oodzoo.cli.data import compare_stored, show_near_duplicates
-from oodzoo.cli.options import DataOptions
+from oodzoo.cli.options import DataOptions, LogOptions, listening
 from oodzoo.cli.terminal import Terminal
+from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, file_size, some_of, time_per_image, typed
 
 if TYPE_CHECKING:
     from oodzoo.store.maintenance import Contents
+
 
 group = typer.Typer(
     cls=PlainGroup,
@@ -306,3 +309,94 @@ def merge(
     )
     _show_measured(terminal, list_contents(out))
     terminal.document({"store": out, "models": list(merged.models), "images": merged.n_images})
+
+
+@command("domains", example="oodzoo domains features/", interrupted=STORE_VALID)
+def domains(
+    terminal: Terminal,
+    store: str,
+    use: str | None = None,
+    clusters: int | None = None,
+    models: str | None = None,
+    compare: str | None = None,
+    score: str = "unseen",
+    rank: bool = True,
+    seed: int = 0,
+    *,
+    log: LogOptions,
+) -> None:
+    """Propose domains by columns and clusters, and show how far the ranking depends on them.
+
+    Options
+    -------
+    use : PROPOSAL
+        Give the samples these domains: a column (camera, date:year), clusters, clusters:K, or
+        given to undo it. Features stay as they are.
+    clusters
+        Number of clusters; by default chosen by stability.
+    models : NAME,…
+        Cluster features of these models; default: all.
+    compare : PROPOSAL
+        Compare rankings with that by this proposal, not the first.
+    rank
+        Rank the models by each proposal.
+    """
+    from oodzoo.ranking.proposing import propose_domains
+    from oodzoo.store.feature_store import FeatureStore
+
+    names = None if models is None else [name.strip() for name in models.split(",")]
+    if use is not None:
+        if clusters is not None:
+            raise InputError(f"--clusters is not used with --use; give --use clusters:{clusters}")
+        _use(terminal, store, use, names, seed)
+        return
+    opened = FeatureStore(store)
+    with listening(terminal, "Ranking", log.listeners()) as listener:
+        found = propose_domains(
+            opened,
+            models=names,
+            clusters=clusters,
+            seed=seed,
+            score=score,
+            chosen=compare,
+            sensitivity=rank,
+            listener=listener,
+        )
+    terminal.table(*found.table())
+    if found.sensitivity is not None:
+        terminal.line("")
+        terminal.table(*found.sensitivity_table(), left=1)
+        terminal.line("")
+        terminal.table(*found.rank_table())
+        for name, reason in found.sensitivity.failed.items():
+            terminal.warn(f"models cannot be ranked by {name}: {reason}")
+    for line in found.lines():
+        terminal.line(line)
+    if found.recommended is not None and found.recommended == opened.domains_proposed:
+        terminal.say(f"They are in use: the domains are proposed by {found.recommended}.")
+    elif found.recommended not in (None, "given"):
+        chosen = typed(found.recommended)
+        terminal.say(f"Use them with: oodzoo domains {typed(store)} --use {chosen}")
+    terminal.document(found.to_dict())
+
+
+def _use(
+    terminal: Terminal, store: str, name: str, models: Sequence[str] | None, seed: int
+) -> None:
+    from oodzoo.ranking.proposing import use_domains
+
+    opened = use_domains(store, name, models=models, seed=seed)
+    n_domains = count(len(opened.domains), "domain")
+    if opened.domains_proposed is None:
+        terminal.line(f"{n_domains} in {store}, as given")
+    else:
+        terminal.line(f"{n_domains} in {store}, proposed by {opened.domains_proposed}")
+        if opened.table.given_domains():
+            terminal.say(f"Undo it with: oodzoo domains {typed(store)} --use given")
+    terminal.document(
+        {
+            "store": store,
+            "domains": {domain: len(opened.paths(domain)) for domain in opened.domains},
+            "domains_proposed": opened.domains_proposed,
+        }
+    )

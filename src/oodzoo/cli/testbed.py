@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.options import TrackingOptions, compute_device, listening
-from oodzoo.cli.results import PlotOption, save_plot
+from oodzoo.cli.options import PlotOption, TrackingOptions, compute_device, listening, save_plot
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener
