@@ -292,9 +292,9 @@ def described(doc: str | None) -> tuple[str, dict[str, Words]]:
             head, *lines = item.splitlines()
             matched = _ITEM.fullmatch(head)
             assert matched is not None, head
-            name, *words = (each or "" for each in matched.groups())
+            name, names, value, default = (each or "" for each in matched.groups())
             help_text = " ".join(line.strip() for line in lines)
-            found[name] = Words(title == "Arguments", *words, help_text)
+            found[name] = Words(title == "Arguments", names, value, default, help_text)
     return text.strip(), found
 
 

@@ -12,6 +12,7 @@ from oodzoo.cli.options import DataOptions, open_data
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError, NoDomainsError
 from oodzoo.core.options import ZooLimits
+from oodzoo.core.packages import require_extras
 from oodzoo.core.text import count, file_size, typed
 
 if TYPE_CHECKING:
@@ -287,7 +288,6 @@ _ASK_FROM = 10 * 10**9
 
 def open_zoo(zoo: str, engine: str | None) -> list[ModelSpec]:
     """Read the zoo of `--zoo`, and require the packages that its models need on an engine."""
-    from oodzoo.core.packages import require_extras
     from oodzoo.zoo import load_zoo
     from oodzoo.zoo.sources import extras_of
 

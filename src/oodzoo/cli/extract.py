@@ -30,7 +30,7 @@ from oodzoo.cli.terminal import WIDTH, Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener, Progress
 from oodzoo.core.options import ZooLimits
-from oodzoo.core.remote.location import is_url
+from oodzoo.core.remote.location import is_url, parse_location
 from oodzoo.core.text import count
 
 if TYPE_CHECKING:
@@ -86,7 +86,6 @@ def extract(
     dry_run
         List the models, what must be downloaded, and the images; then end.
     """
-    from oodzoo.core.remote.location import parse_location
     from oodzoo.extraction.config import ExtractionConfig
     from oodzoo.extraction.engines import open_engine, parse_part
     from oodzoo.extraction.extract import extract_part, open_unlabelled, run_extraction

@@ -19,6 +19,7 @@ from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.predict_inputs import Batch, Inputs, together
 from oodzoo.cli.prediction_formats import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Output, Terminal
+from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 
 if TYPE_CHECKING:
@@ -93,7 +94,6 @@ def predict(
     text_column : NAME
         Column of the texts in a .csv or .parquet file.
     """
-    from oodzoo.core.errors import InputError
     from oodzoo.predictor import load
     from oodzoo.predictor.filing import Sorter
     from oodzoo.predictor.left_out import caveat
@@ -242,7 +242,6 @@ class _Job:
 
     def require_any(self, inputs: Inputs) -> None:
         """Raise an InputError if there is no prediction."""
-        from oodzoo.core.errors import InputError
 
         noun = self._wanted.noun
         if self.summary.n:
@@ -272,7 +271,6 @@ class _Job:
         stream: TextIO,
     ) -> None:
         """Report that there is no prediction; `line` is that of a list."""
-        from oodzoo.core.errors import InputError
 
         if self._strict:
             raise InputError(f"{message}; leave out --strict to predict the others")
@@ -291,7 +289,6 @@ def _line_of(name: str, number: int) -> str:
 
 
 def _require_sortable(predictor: Predictor, noun: str) -> None:
-    from oodzoo.core.errors import InputError
 
     if noun != "image":
         raise InputError(
@@ -305,7 +302,6 @@ def _require_sortable(predictor: Predictor, noun: str) -> None:
 
 
 def _require_top(top: int | None, task: Task) -> None:
-    from oodzoo.core.errors import InputError
 
     if top is not None and top < 1:
         raise InputError(f"--top must be 1 or more, got {top}")
@@ -315,7 +311,6 @@ def _require_top(top: int | None, task: Task) -> None:
 
 def _format(wanted: str | None, out: Path | None, terminal: Terminal) -> str | None:
     """The format of the output; None for one JSON document on stdout, "json" for it in a file."""
-    from oodzoo.core.errors import InputError
 
     if terminal.json:
         if wanted is not None or out is not None:
@@ -339,7 +334,6 @@ def _format(wanted: str | None, out: Path | None, terminal: Terminal) -> str | N
 
 def _require_not_read(out: Path | None, paths: Iterable[str]) -> None:
     """Raise an InputError if the file to write is one of those to read, which would be lost."""
-    from oodzoo.core.errors import InputError
 
     if out is None or not out.is_file():
         return

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from oodzoo.core.errors import InputError
+from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.text import count
 
 if TYPE_CHECKING:
@@ -79,7 +81,6 @@ class Inputs:
     def __init__(
         self, given: Sequence[str], lists: Sequence[str], *, null: bool, text_column: str
     ) -> None:
-        from oodzoo.core.errors import InputError
         from oodzoo.predictor.filing import image_files
 
         self._given = [each for each in given if each != STDIN]
@@ -142,7 +143,6 @@ class Inputs:
                 yield from _listed(name, stream, self._null, sorter)
 
     def _texts(self) -> Iterator[Batch]:
-        from oodzoo.core.errors import InputError
         from oodzoo.predictor.filing import read_lines
 
         if self._given:
@@ -159,7 +159,6 @@ class Inputs:
                 yield Batch(texts, len(texts), names)
 
     def _features(self, predictor: Predictor) -> Batch:
-        from oodzoo.core.errors import InputError
 
         if self._lists:
             raise InputError("features are given as files alone, without lists of images")
@@ -175,7 +174,6 @@ class Inputs:
             ) from error
 
     def _require_images(self, predictor: Predictor) -> None:
-        from oodzoo.core.errors import InputError
 
         if predictor.features_only:
             raise InputError(
@@ -186,7 +184,6 @@ class Inputs:
 
 def _listed(name: str, stream: BinaryIO, null: bool, sorter: Sorter | None) -> Iterator[Batch]:
     """The images of a list, in groups."""
-    from oodzoo.core.errors import InputError
     from oodzoo.predictor.filing import BadLine, ImageFinder, read_lines
 
     shown = "stdin" if name == STDIN else name
@@ -236,8 +233,6 @@ def together(batches: Iterator[Batch]) -> Iterator[Batch]:
 
 def _require_list(name: str) -> None:
     """Raise an InputError if there is no such list."""
-    from oodzoo.core.errors import InputError
-    from oodzoo.core.remote.location import Url, parse_location
     from oodzoo.data.listing import explaining_errors
 
     location = parse_location(name)
@@ -253,8 +248,6 @@ def _require_list(name: str) -> None:
 @contextmanager
 def _opened(name: str) -> Iterator[BinaryIO]:
     """Open a list: stdin, a file, or an object at a URL."""
-    from oodzoo.core.errors import InputError
-    from oodzoo.core.remote.location import Url, parse_location
     from oodzoo.core.remote.objects import find_file, read_file
     from oodzoo.data.listing import explaining_errors
 
@@ -286,7 +279,6 @@ def _have_features_only(given: Sequence[str]) -> bool:
 
 def _read_texts(given: Sequence[str], column: str) -> Batch:
     """Texts, and a name of each."""
-    from oodzoo.core.errors import InputError
     from oodzoo.data.sources.csv_table import read_texts
 
     if len(given) > 1 or not _are_tables(given):
@@ -302,7 +294,6 @@ def _read_texts(given: Sequence[str], column: str) -> Batch:
 
 def _read_features(predictor: Predictor, given: Sequence[str]) -> Batch:
     """Features by model, and a name of each row: its path, or its number."""
-    from oodzoo.core.errors import InputError
     from oodzoo.extraction.importing import read_feature_files
     from oodzoo.predictor.chunks import checked_features
 

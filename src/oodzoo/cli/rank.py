@@ -26,7 +26,7 @@ from oodzoo.cli.options import (
 )
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Listener
+from oodzoo.core.events import Listener, Stage, extent
 from oodzoo.core.options import Limits, ModelLimits
 from oodzoo.core.text import count, time_per_image, typed
 
@@ -320,7 +320,6 @@ def select(
         Compute device: cpu (NumPy) or cuda (PyTorch).
     """
     from oodzoo.combining.selection import METHODS, select_features
-    from oodzoo.core.events import Stage, extent
     from oodzoo.extraction.source import as_source
     from oodzoo.store.feature_store import FeatureStore
 

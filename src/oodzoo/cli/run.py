@@ -46,6 +46,7 @@ from oodzoo.cli.testbed import show_bed, show_best_score
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener
 from oodzoo.core.options import Limits
+from oodzoo.core.packages import install_hint
 from oodzoo.core.tables import aligned
 from oodzoo.core.text import count, duration, typed
 
@@ -199,7 +200,8 @@ def run_and_show(
     texts = dataset.modality == "text"
     for line in aligned([*next_steps(result, out, zoo, texts=texts), *more_steps]):
         terminal.say(line)
-    terminal.document({**result.to_dict(), "report": str(out / "report.html")})
+    if terminal.json:
+        terminal.document({**result.to_dict(), "report": str(out / "report.html")})
 
 
 def next_steps(
@@ -474,7 +476,6 @@ def demo(
         Folder for all results.
     """
     from oodzoo.core.io import explaining_disk_errors
-    from oodzoo.core.packages import install_hint
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.demo import write_digits
     from oodzoo.extraction.config import ExtractionConfig
@@ -506,7 +507,6 @@ def demo(
 
 def _require_demo_folder(folder: Path) -> None:
     """Reject a folder that contains anything but the data of the demo."""
-    from oodzoo.core.errors import InputError
     from oodzoo.demo.digits import DOMAINS
 
     if folder.is_dir():

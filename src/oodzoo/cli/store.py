@@ -234,7 +234,6 @@ def check(
         Pairs of images to compare, to find near-duplicates: auto (in about a minute), all,
         class (with the same label), none.
     """
-    from oodzoo.core.errors import InputError
     from oodzoo.store.checking import check_store
     from oodzoo.store.leaks.search import SCOPES
 

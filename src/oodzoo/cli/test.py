@@ -14,6 +14,8 @@ from oodzoo.cli.options import (
 )
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
+from oodzoo.core.events import Events
+from oodzoo.core.text import number, significant, span
 
 if TYPE_CHECKING:
     from oodzoo.predictor.assessment import TestResult
@@ -66,7 +68,6 @@ def assess(
     adapt
         Adapt to each domain first, without its labels; a pool can.
     """
-    from oodzoo.core.events import Events
     from oodzoo.predictor import load
     from oodzoo.predictor.testing import test
     from oodzoo.report.assessment_page import write_test_report
@@ -141,7 +142,6 @@ _FEW = (0, "")
 
 def _tables(result: TestResult) -> list[_Table]:
     """What is behind the metrics: the weakest classes, confusions and confident mistakes."""
-    from oodzoo.core.text import number, significant, span
     from oodzoo.tasks.classification import ClassDiagnosis
     from oodzoo.tasks.regression import NumberDiagnosis
 
