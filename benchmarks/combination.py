@@ -25,7 +25,7 @@ import oodzoo
 from oodzoo.combining.pool_weights import choose_pool, qualities
 from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, Heads
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, StoreSource
+from oodzoo.extraction.features import FeatureSource, StoreSource
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
 
 ROWS = {

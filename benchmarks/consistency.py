@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 import oodzoo
 from oodzoo.combining.selection import select_features
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import ArraySource, FeatureSource, as_source
+from oodzoo.extraction.features import ArraySource, FeatureSource, as_source
 from oodzoo.linear.heads.linear import fit_head
 
 

@@ -25,10 +25,10 @@ from threadpoolctl import threadpool_limits
 
 import oodzoo
 from oodzoo.core.backend import to_numpy
-from oodzoo.extraction.source import FeatureSource, StoreSource
+from oodzoo.extraction.features import FeatureSource, StoreSource
 from oodzoo.extraction.target import Target
 from oodzoo.ranking.ranker import rank_for_test_domains
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.ranking.testbed.runner import head_accuracy
 
 HEADER = [

@@ -28,8 +28,8 @@ from oodzoo.core.backend import default_batch_size
 from oodzoo.data import pixels
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.zoo import ModelSpec, load_zoo
 
 MEDIUM = "mobilenet_v2_torchvision_imagenet"

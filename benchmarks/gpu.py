@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 import oodzoo
-from oodzoo.extraction.forward import Job, run_jobs
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
+from oodzoo.extraction.forward import ForwardJob, run_forward
 from oodzoo.linear.moments import Moments, domain_moments
-from oodzoo.ranking.scores.registry import compute_score
+from oodzoo.ranking.scores.catalogue import compute_score
 from oodzoo.ranking.transfer import ModelMoments, Transfer
 from oodzoo.ranking.zood import HeldOutDomains
 from oodzoo.store.table import SHARD_ROWS
@@ -177,8 +177,8 @@ def extraction(name: str, batch_size: int = 256, batches: int = 24) -> None:
     def extract() -> None:
         """Compute shard by shard, as an extraction does."""
         starts = range(0, len(pixels), SHARD_ROWS)
-        jobs = (Job(at, [model], pixels[at : at + SHARD_ROWS], batch_size) for at in starts)
-        for done in run_jobs(jobs):
+        jobs = (ForwardJob(at, [model], pixels[at : at + SHARD_ROWS], batch_size) for at in starts)
+        for done in run_forward(jobs):
             assert done.error is None
 
     bare()

@@ -51,7 +51,7 @@ def simulated() -> Samples:
 
 def stored(store: str) -> dict[str, Samples]:
     """Return the features of the models with 1,280 dimensions."""
-    from oodzoo.extraction.source import StoreSource
+    from oodzoo.extraction.features import StoreSource
     from oodzoo.store.feature_store import FeatureStore
 
     source = StoreSource(FeatureStore(store))

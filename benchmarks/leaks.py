@@ -32,9 +32,9 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 import oodzoo
 import oodzoo.demo
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks import similar as leak_pairs
 from oodzoo.store.leaks.similar import NearDuplicates, similar_images

@@ -34,7 +34,7 @@ from oodzoo.combining.selection import select_features
 from oodzoo.demo import write_digits
 from oodzoo.demo.digits import DOMAINS, _scans, _texture, draw_digit
 from oodzoo.extraction.columns import Columns, Samples
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 from oodzoo.predictor import gaussian
 from oodzoo.predictor.chunks import iter_features
 from oodzoo.predictor.filing import image_files

@@ -33,10 +33,10 @@ import oodzoo
 from oodzoo.combining.predictions import model_predictions
 from oodzoo.core.backend import to_numpy
 from oodzoo.data.listing import Sample, stratified_sample
-from oodzoo.extraction.source import Arrays, Facts, FeatureSource, Shard, StoreSource
+from oodzoo.extraction.features import Arrays, Facts, FeatureSource, Shard, StoreSource
 from oodzoo.ranking.policy import SHARE, Costs, Policy, first_sample, race_rounds
 from oodzoo.ranking.racing import IMAGES_PER_CELL
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 
 SHARES = (SHARE, 0.2)
 

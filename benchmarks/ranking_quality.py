@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 from oodzoo import FeatureStore
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.text import count
-from oodzoo.extraction.source import Arrays, Facts, FeatureSource, Shard, StoreSource
+from oodzoo.extraction.features import Arrays, Facts, FeatureSource, Shard, StoreSource
 from oodzoo.ranking.testbed.runner import Measurement, measure
 from oodzoo.testbed import Comparison, TestBed, compare, judge
 

@@ -343,7 +343,7 @@ def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str,
     """Return the share selected, accuracies, their deviation for random features, and seconds."""
     import oodzoo
     from oodzoo.extraction.columns import Columns
-    from oodzoo.extraction.source import StoreSource
+    from oodzoo.extraction.features import StoreSource
     from oodzoo.linear.heads.linear import fit_head
     from oodzoo.linear.selection import target_scale
 

@@ -40,8 +40,8 @@ from oodzoo.data import files, listing
 from oodzoo.data.listing import REMOTE_READERS
 from oodzoo.demo.digits import write_digits
 from oodzoo.extraction import forward
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import ExtractionConfig
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.s3 import SIGNED, Bucket, FaultyProxy, S3Server

@@ -13,8 +13,8 @@ from sklearn.datasets import load_digits
 
 import oodzoo
 from oodzoo.demo.digits import deal_domains, draw_digit
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.zoo import ModelSpec
 
 MODELS = ("resnet_glyphs_augmented", "separable_glyphs_colour", "mlp_glyphs_augmented")

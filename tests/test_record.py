@@ -15,7 +15,7 @@ from oodzoo import testbed
 from oodzoo.combining.selection import select_features
 from oodzoo.core.errors import InputError
 from oodzoo.data.files import EmbeddedFile, LocalFile, StoredFile
-from oodzoo.extraction.source import as_source
+from oodzoo.extraction.features import as_source
 from oodzoo.report import record
 from oodzoo.report.record import NAME, DataSummary, Example, ExtractionSummary, Run, read_run
 from oodzoo.store.format import sealed

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from oodzoo.predictor.tuning import tune
     from oodzoo.ranking.proposing import propose_domains, use_domains
     from oodzoo.ranking.ranker import rank
-    from oodzoo.ranking.result import Ranking
+    from oodzoo.ranking.ranking import Ranking
     from oodzoo.store.feature_store import FeatureStore
     from oodzoo.zoo import load_zoo
 
@@ -62,7 +62,7 @@ _HOME = {
     "ImageDomains": "oodzoo.data.dataset",
     "InputError": "oodzoo.core.errors",
     "Predictor": "oodzoo.predictor",
-    "Ranking": "oodzoo.ranking.result",
+    "Ranking": "oodzoo.ranking.ranking",
     "SpikeSlabSelector": "oodzoo.linear.selection.selector",
     "TestResult": "oodzoo.predictor.assessment",
     "evaluate": "oodzoo.combining.evaluation",

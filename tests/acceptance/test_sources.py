@@ -16,8 +16,8 @@ from tests.s3 import Bucket
 from tests.sources.kinds import WITH_FILES, Given
 
 import oodzoo
-from oodzoo.extraction.config import Extraction, ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig
 from oodzoo.zoo import ModelSpec
 
 SHARED = Path(os.environ.get("OODZOO_SHARED", "../shared")).resolve()

@@ -16,8 +16,8 @@ from tests.fixtures import draw_digits
 
 import oodzoo
 from oodzoo import InputError
+from oodzoo.extraction.features import ArraySource
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import ArraySource
 
 TIMES = {"poor": 1.0, "best": 9.0, "fair": 2.0, "good": 4.0}
 DATA = zoo_of_arrays(n=18)

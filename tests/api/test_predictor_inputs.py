@@ -15,8 +15,8 @@ from tests.text_models import WORDS, save_text_model
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.predictor import Prediction, Unreadable
 from oodzoo.predictor.chunks import BATCH_SIZE, batches
 from oodzoo.zoo import ModelSpec, load_model

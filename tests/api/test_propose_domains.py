@@ -19,7 +19,7 @@ from oodzoo import InputError, propose_domains, use_domains
 from oodzoo.data.proposals import Candidate
 from oodzoo.extraction.importing import import_features
 from oodzoo.ranking.proposing import CAUTION, DomainProposals, Sensitivity, compare_rankings
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.writer import writing
 

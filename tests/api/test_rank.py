@@ -19,9 +19,9 @@ from tests.oracles.intervals import new_domain_interval, pareto_optimal
 from tests.ranking.data import Arrays, Data, by_domain, read, saved, simulate_models
 
 import oodzoo
-from oodzoo.extraction.source import StoreSource
+from oodzoo.extraction.features import StoreSource
 from oodzoo.ranking.ranker import rank_for_test_domains
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.ranking.zood import HeldOutDomains
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import update_local, writing

@@ -18,9 +18,9 @@ from tests.oracles import zero_shot as oracle
 
 import oodzoo
 from oodzoo import InputError, scores
+from oodzoo.extraction.features import ArraySource, StoreSource
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import ArraySource, StoreSource
-from oodzoo.ranking.scores.registry import MissingHeadError, compute_score, compute_scores, is_own
+from oodzoo.ranking.scores.catalogue import MissingHeadError, compute_score, compute_scores, is_own
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.tasks import KINDS
 

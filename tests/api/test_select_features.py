@@ -17,7 +17,7 @@ from tests.selection.data import arrays, store, two_models
 from oodzoo import InputError, SpikeSlabSelector, select_features
 from oodzoo.combining.selection import Selection, SelectionSummary
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.extraction.features import ArraySource, StoreSource
 from oodzoo.linear.heads.ridge import SETTINGS
 from oodzoo.linear.selection import contributions
 

@@ -21,8 +21,8 @@ from oodzoo import scores
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.extraction.columns import Samples
+from oodzoo.extraction.features import ArraySource, StoreSource
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import ArraySource, StoreSource
 from oodzoo.linear.heads.linear import fit_head
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.terms import FOLD_SCORES

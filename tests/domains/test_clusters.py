@@ -11,7 +11,7 @@ from tests.oracles import domains as oracle
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.proposals import MIN_IMAGES
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 from oodzoo.ranking.clusters import (
     PER_MODEL,
     Floats,

@@ -34,8 +34,8 @@ from oodzoo import testbed
 from oodzoo.combining.selection import select_features
 from oodzoo.core.io import json_bytes
 from oodzoo.events import Events
+from oodzoo.extraction.features import VERSION, as_source, read_cached, write_cached
 from oodzoo.extraction.importing import read_features
-from oodzoo.extraction.source import VERSION, as_source, read_cached, write_cached
 from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.predictor.saved import read_document, read_folder, write_folder
 from oodzoo.ranking.testbed.runner import read_values

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Compute, parse_devices
-from oodzoo.extraction.engines import Part, Processes, open_engine, parse_part
+from oodzoo.extraction.engines import Processes, WorkPart, open_engine, parse_part
 
 
 @given(st.integers(1, 10**9 - 1), st.data())
 def test_parts_are_read_as_they_are_written(of: int, data: st.DataObject) -> None:
-    part = Part(data.draw(st.integers(1, of)), of)
+    part = WorkPart(data.draw(st.integers(1, of)), of)
     assert parse_part(str(part)) == part
 
 
@@ -53,7 +53,7 @@ def test_devices_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_one_device_is_this_process_and_several_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
     with open_engine(Compute("cpu")) as engine:
         assert engine is None
-    with open_engine(Compute("cpu"), Part(3, 8)) as engine:
+    with open_engine(Compute("cpu"), WorkPart(3, 8)) as engine:
         assert engine is None
     with open_engine(Compute("cpu,cuda:1")) as engine:
         assert isinstance(engine, Processes)
@@ -77,7 +77,7 @@ def test_one_device_is_this_process_and_several_are_others(monkeypatch: pytest.M
     ],
 )
 def test_choices_that_do_not_go_together(compute: Compute, message: str) -> None:
-    with pytest.raises(InputError, match=f"^{message}$"), open_engine(compute, Part(1, 8)):
+    with pytest.raises(InputError, match=f"^{message}$"), open_engine(compute, WorkPart(1, 8)):
         pass
 
 

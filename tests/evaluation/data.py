@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 import oodzoo
 from oodzoo.combining.evaluation import Evaluation
+from oodzoo.extraction.features import StoreSource
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import StoreSource
 from oodzoo.tasks import Kind
 
 Arrays = dict[str, NDArray[np.float64]]

@@ -34,7 +34,7 @@ from oodzoo.combining.evaluation.rows import TunedFacts
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import locked
 from oodzoo.events import Listener, Stage
-from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.extraction.features import ArraySource, StoreSource
 from oodzoo.tuning.problem import TuneSettings
 from oodzoo.tuning.tuner import Tuner
 

@@ -19,7 +19,7 @@ from oodzoo.combining import work
 from oodzoo.core.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.extraction.engines import Processes, Worker
-from oodzoo.extraction.source import StoreSource
+from oodzoo.extraction.features import StoreSource
 from oodzoo.store.class_embeddings import write_class_embeddings
 from oodzoo.store.maintenance import merge_stores
 from oodzoo.store.writer import update_local

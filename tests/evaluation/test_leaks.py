@@ -18,7 +18,7 @@ from oodzoo.combining.evaluation.scoring import score_choice
 from oodzoo.combining.pool_weights import choose_pool
 from oodzoo.combining.predictions import predict_with_heads
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import ArraySource, FeatureSource
+from oodzoo.extraction.features import ArraySource, FeatureSource
 from oodzoo.ranking.ranker import orders_for_test_domains, rank_for_test_domains
 
 TEST = "d1"

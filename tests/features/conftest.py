@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from tests.fixtures import draw_digits
 
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.config import Extraction, ExtractionConfig
 from oodzoo.extraction.extract import Unlabelled, open_unlabelled, run_extraction
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, Outputs, load_zoo
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import square

@@ -12,7 +12,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo.extraction.config import Extraction
+from oodzoo.extraction.outcome import Extraction
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import Model, ModelSpec
 

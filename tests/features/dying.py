@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oodzoo.extraction import work as real
+from oodzoo.extraction import distributed as real
 from oodzoo.extraction.engines import Processes, Reply, Work, Worker
 from oodzoo.store.writer import StoreWriter
 

@@ -20,9 +20,9 @@ from tests.features.dying import CULPRIT, FOLDER, Troubled
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import is_temporary
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.engines import Engine, Processes
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.store import table as store_index
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import read_manifest
@@ -125,7 +125,7 @@ import sys
 from pathlib import Path
 from tests.features.dying import Troubled
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.store import table
 from oodzoo.zoo import load_zoo

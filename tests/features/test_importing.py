@@ -15,8 +15,8 @@ import pytest
 from tests.features.data import Stamps, Tree
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.config import Extraction
 from oodzoo.extraction.importing import import_features, read_feature_files
+from oodzoo.extraction.outcome import Extraction
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore
 

@@ -12,8 +12,8 @@ from tests.small_clip import WIDTH, small_clip
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.prompts import PROMPTS, Prompts, embed_classes

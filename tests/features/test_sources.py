@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from tests.store.data import flip
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction import source as module
+from oodzoo.extraction import features as module
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import (
+from oodzoo.extraction.features import (
     ArraySource,
     FeatureSource,
     StoreSource,
@@ -24,6 +23,7 @@ from oodzoo.extraction.source import (
     read_cached,
     write_cached,
 )
+from oodzoo.extraction.importing import import_features
 
 
 def both(folder: Path) -> list[FeatureSource]:

@@ -19,9 +19,9 @@ from tests.ranking.data import saved, simulate_models
 import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.data.sources.folder import UnlabelledImages
-from oodzoo.extraction.config import Extraction
 from oodzoo.extraction.extract import add_unlabelled
-from oodzoo.extraction.source import ArraySource, StoreSource
+from oodzoo.extraction.features import ArraySource, StoreSource
+from oodzoo.extraction.outcome import Extraction
 from oodzoo.extraction.target import FEWEST_IMAGES, Target, as_target
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.table import read_model
@@ -103,7 +103,7 @@ def test_features_are_those_of_an_extraction(
     def load(*_: object, **__: object) -> None:
         raise AssertionError("a model is loaded")
 
-    monkeypatch.setattr("oodzoo.extraction.config.load_network", load)
+    monkeypatch.setattr("oodzoo.extraction.models.load_network", load)
     monkeypatch.setattr("oodzoo.extraction.extract.writing", load)
     done = add(store, shutil.copytree(target, tmp_path / "target"))  # elsewhere
     assert (done.decoded, done.shards) == (0, 0)

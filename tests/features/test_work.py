@@ -20,12 +20,8 @@ from tests.features.data import Extract, Zoo
 
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction import work as features_work
-from oodzoo.extraction.config import Extraction, ExtractionConfig, LoadedModel, PassTime, Timing
-from oodzoo.extraction.engines import Part, Work, Worker
-from oodzoo.extraction.extractor import planned_part
-from oodzoo.extraction.timing import ExtractionProgress, Timings
-from oodzoo.extraction.work import (
+from oodzoo.extraction import distributed as features_work
+from oodzoo.extraction.distributed import (
     MODELS_PER_TASK,
     Done,
     ExtractionJob,
@@ -34,6 +30,17 @@ from oodzoo.extraction.work import (
     describe_job,
     missing_here,
     run_task,
+)
+from oodzoo.extraction.engines import Work, Worker, WorkPart
+from oodzoo.extraction.extractor import planned_part
+from oodzoo.extraction.models import LoadedModel
+from oodzoo.extraction.outcome import (
+    Extraction,
+    ExtractionConfig,
+    ExtractionProgress,
+    PassTime,
+    Timing,
+    Timings,
 )
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import read_local
@@ -178,7 +185,7 @@ def test_parts_are_disjoint_cover_everything_and_are_balanced(
     images = index.images()
     everything = [PlannedShard(s, those, models) for s, those in index.shards.items()]
     parts = [
-        pairs(planned_part(everything, index, images, models, Part(number + 1, of)))
+        pairs(planned_part(everything, index, images, models, WorkPart(number + 1, of)))
         for number in range(of)
     ]
     together = [pair for part in parts for pair in part]

@@ -12,9 +12,9 @@ from PIL import Image, ImageOps
 from tests.fixtures import draw_digits
 
 import oodzoo
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import open_unlabelled, run_extraction
 from oodzoo.extraction.importing import import_features
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.store.feature_store import FeatureStore
 
 

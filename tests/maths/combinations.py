@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 from tests.evaluation.data import zoo
 
-from oodzoo.extraction.source import ArraySource, Facts
+from oodzoo.extraction.features import ArraySource, ModelFacts
 
 Predictions = list[NDArray[np.float64]]
 Labels = list[NDArray[np.int64]]
@@ -46,8 +46,8 @@ class Costly(ArraySource):
         super().__init__(features, y, domains)
         self._milliseconds, self._parameters = milliseconds, parameters or {}
 
-    def facts(self, model: str) -> Facts:
-        return Facts(
+    def facts(self, model: str) -> ModelFacts:
+        return ModelFacts(
             super().facts(model).feature_dim,
             self._parameters.get(model),
             self._milliseconds.get(model),

@@ -45,7 +45,7 @@ from oodzoo.combining.predictions import (
 from oodzoo.combining.ways import Decision, decide
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns, Samples
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 from oodzoo.linear.heads.adaptive import Confusion
 from oodzoo.linear.heads.kinds import folds_within
 from oodzoo.linear.heads.linear import LinearHead

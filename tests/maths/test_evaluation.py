@@ -31,7 +31,7 @@ from oodzoo.combining.predictions import fit_kind, predict_with_heads
 from oodzoo.combining.selection import select_features
 from oodzoo.combining.ways import decide
 from oodzoo.extraction.columns import Columns, Samples
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 from oodzoo.linear.heads.domainbed import sweep
 from oodzoo.linear.heads.kinds import folds_within
 from oodzoo.linear.heads.paths import C_GRID

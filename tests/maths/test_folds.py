@@ -24,19 +24,19 @@ from tests.ranking.data import (
 )
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 from oodzoo.ranking.transfer import RIDGES, ModelMoments, Transfer, into, read_moments
-from oodzoo.ranking.zood import Fold, HeldOutDomains, Stability
+from oodzoo.ranking.zood import HeldOutDomains, HeldOutFold, Stability
 from oodzoo.tasks import Kind, task_of
 
 STABILITIES: tuple[Stability, ...] = ("robust", "paper")
 
 
-def folds_as(data: Data, stability: Stability, device: str | None = None) -> list[Fold]:
+def folds_as(data: Data, stability: Stability, device: str | None = None) -> list[HeldOutFold]:
     return HeldOutDomains(read(data, 3, device), stability=stability, densities=True).folds()
 
 
-def two_out(data: Data, n_classes: int = 3) -> dict[str, list[Fold]]:
+def two_out(data: Data, n_classes: int = 3) -> dict[str, list[HeldOutFold]]:
     held_out = HeldOutDomains(read(data, n_classes), densities=True)
     return {test: held_out.folds(test) for test in data}
 
@@ -45,7 +45,7 @@ def others(data: Data, name: str) -> Data:
     return {domain: part for domain, part in data.items() if domain != name}
 
 
-def assert_same(one: Fold, other: Fold) -> None:
+def assert_same(one: HeldOutFold, other: HeldOutFold) -> None:
     for name, value in vars(one).items():
         if name in ("alpha", "beta"):  # free along a flat maximum
             continue
@@ -87,7 +87,7 @@ def test_discriminability_equals_the_evidence_ratio(case: str) -> None:
             np.testing.assert_allclose((fold.alpha[c], fold.beta[c]), expected, rtol=1e-6)
 
 
-def assert_ridge(folds: list[Fold], data: Data) -> None:
+def assert_ridge(folds: list[HeldOutFold], data: Data) -> None:
     """Compare with a regression of the other domains at the ridge that is best for all of them."""
     expected = oracle.leave_one_out(data, 3)
     assert [fold.domain for fold in folds] == list(expected)
@@ -155,7 +155,7 @@ def test_a_large_offset_costs_nothing(d: int, stability: Stability, device: str 
         for name in "abc"
     }
 
-    def at(size: float) -> list[Fold]:
+    def at(size: float) -> list[HeldOutFold]:
         there = {name: (X + size * direction, y) for name, (X, y) in data.items()}
         return folds_as(there, stability, device)
 
@@ -335,7 +335,7 @@ def simulate(kind: Kind, d: int, sizes: Sequence[int], seed: int = 0) -> Data:
     return data
 
 
-def folds_of_kind(data: Data, kind: Kind, device: str | None = None) -> list[Fold]:
+def folds_of_kind(data: Data, kind: Kind, device: str | None = None) -> list[HeldOutFold]:
     return HeldOutDomains(read(data, 3, device), task=task_of(kind), densities=True).folds()
 
 

@@ -11,7 +11,7 @@ from tests.oracles import intervals as oracle
 from tests.oracles.intervals import probability_of_largest_t, t_statistics
 
 from oodzoo.ranking.intervals import (
-    Comparison,
+    PairwiseComparison,
     covariance_of_means,
     largest_t_quantile,
     new_domain_interval,
@@ -22,10 +22,10 @@ Floats = NDArray[np.float64]
 seeds = st.integers(0, 10_000)
 
 
-def compared(scores: Floats, weights: Floats | None = None) -> Comparison:
+def compared(scores: Floats, weights: Floats | None = None) -> PairwiseComparison:
     """Compare models without noise of images."""
     n_models, m = scores.shape
-    return Comparison.of(scores, [np.zeros((n_models, n_models))] * m, weights)
+    return PairwiseComparison.of(scores, [np.zeros((n_models, n_models))] * m, weights)
 
 
 def simulated(seed: int, n_models: int, m: int) -> tuple[np.random.Generator, Floats]:
@@ -64,7 +64,7 @@ def test_comparison_is_the_definition(
     shares = None if weights is None else weights.tolist()
     statistics, freedom = t_statistics(scores.tolist(), [c.tolist() for c in covariances], shares)
     quantile = largest_t_quantile(n_models - 1, freedom)
-    found = Comparison.of(scores, covariances, weights).better
+    found = PairwiseComparison.of(scores, covariances, weights).better
     certain = ~np.isclose(statistics, quantile, rtol=1e-6)
     assert np.array_equal(found[certain], (np.array(statistics) > quantile)[certain])
 
@@ -85,8 +85,8 @@ def test_what_tells_models_apart() -> None:
     assert compared(np.vstack([pair, others])).better[0, 1]
     # images bound the error where domains agree by chance
     by_chance = np.array([[1.0, 1.0, 1.0], [0.9, 0.9, 0.9]])
-    assert Comparison.of(by_chance, [np.zeros((2, 2))] * 3).better[0, 1]
-    assert not Comparison.of(by_chance, [np.eye(2)] * 3).better[0, 1]
+    assert PairwiseComparison.of(by_chance, [np.zeros((2, 2))] * 3).better[0, 1]
+    assert not PairwiseComparison.of(by_chance, [np.eye(2)] * 3).better[0, 1]
 
 
 def test_covariances_of_means() -> None:

@@ -29,9 +29,9 @@ from tests.oracles import scores as oracle
 from tests.oracles import zero_shot as zero_shot_oracle
 
 from oodzoo import InputError, scores
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 from oodzoo.linear.moments import domain_moments
-from oodzoo.ranking.scores.registry import compute_score
+from oodzoo.ranking.scores.catalogue import compute_score
 from oodzoo.ranking.scores.statistics import (
     as_classes,
     generator,
@@ -399,7 +399,7 @@ def test_offsets_blocks_and_classes(
     found = compute_score(source, scores.get(name), "net", ["1", "2"], device)
     assert found == pytest.approx(direct(name, rest), rel=1e-9)
     expected = from_moments(name, problem(300, 6, 3), device)
-    monkeypatch.setattr("oodzoo.extraction.source.BLOCK_ROWS", 7)
+    monkeypatch.setattr("oodzoo.extraction.features.BLOCK_ROWS", 7)
     assert from_moments(name, problem(300, 6, 3), device) == pytest.approx(expected, rel=1e-9)
 
 

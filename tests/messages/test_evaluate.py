@@ -12,7 +12,7 @@ from tests.evaluation.data import evaluated, task_zoo, zoo
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 
 
 def refused(function: Callable[..., Any], says: str, *given: Any, **options: Any) -> None:

@@ -14,7 +14,7 @@ from tests.ranking.test_tasks import models
 import oodzoo
 from oodzoo import InputError
 from oodzoo.core.options import Limits
-from oodzoo.extraction.source import ArraySource, Facts
+from oodzoo.extraction.features import ArraySource, ModelFacts
 from oodzoo.ranking.constraints import apply
 
 F, Y, D = simulate_models({"a": 0.5, "b": 1.0})
@@ -95,21 +95,21 @@ def test_options(data: Any, options: dict[str, Any], says: str) -> None:
 class Described(ArraySource):
     """Arrays of models with these facts."""
 
-    def __init__(self, facts: dict[str, Facts]) -> None:
+    def __init__(self, facts: dict[str, ModelFacts]) -> None:
         super().__init__(dict.fromkeys(facts, np.zeros((2, 1))), [0, 1], ["a", "b"])
         self._facts = facts
 
-    def facts(self, model: str) -> Facts:
+    def facts(self, model: str) -> ModelFacts:
         return self._facts[model]
 
 
 ZOO = Described(
     {
-        "small": Facts(8, 5_000_000, 12.345, "mit"),
-        "large": Facts(8, 90_000_000, 80.0, "Apache-2.0"),
-        "quick": Facts(8, 20_000_000, 14.0, "CC-BY-NC-4.0"),
-        "unmeasured": Facts(8, 6_000_000, None, "mit"),
-        "unknown": Facts(8),
+        "small": ModelFacts(8, 5_000_000, 12.345, "mit"),
+        "large": ModelFacts(8, 90_000_000, 80.0, "Apache-2.0"),
+        "quick": ModelFacts(8, 20_000_000, 14.0, "CC-BY-NC-4.0"),
+        "unmeasured": ModelFacts(8, 6_000_000, None, "mit"),
+        "unknown": ModelFacts(8),
     }
 )
 

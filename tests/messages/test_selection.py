@@ -10,7 +10,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from oodzoo import InputError, SpikeSlabSelector, select_features
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 from oodzoo.linear.moments import Moments
 from oodzoo.linear.selection.target_scale import TargetMoments
 

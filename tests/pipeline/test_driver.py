@@ -16,7 +16,7 @@ import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import locked
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.pipeline import RunConfig
 from oodzoo.report.record import Example, Run, read_run
 from oodzoo.store.format import model_folder

@@ -8,7 +8,7 @@ import numpy as np
 
 import oodzoo
 from oodzoo.extraction.columns import Samples
-from oodzoo.extraction.source import StoreSource
+from oodzoo.extraction.features import StoreSource
 from oodzoo.linear.heads.adaptive import AdaptiveHead, Confusion
 from oodzoo.linear.heads.linear import LinearHead, fit_head
 from oodzoo.linear.heads.samples import mean_and_std, standardised

@@ -18,7 +18,7 @@ from tests.striped import SIZE, require_tuning, striped_predictor, tiny_network,
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.source import StoreSource
+from oodzoo.extraction.features import StoreSource
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.tuning import (
     extract_models,

@@ -25,7 +25,7 @@ from oodzoo.ranking.policy import (
     parse_budget,
     race_rounds,
 )
-from oodzoo.ranking.result import Ranking, Row
+from oodzoo.ranking.ranking import Ranking, Row
 
 
 def _row(model: str, rank: int, interval: tuple[int, int] | None) -> Row:

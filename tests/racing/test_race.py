@@ -16,8 +16,8 @@ from tests.killing import Children, children, needs_fork
 import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.config import Extraction, ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig
 from oodzoo.ranking.policy import POOL
 from oodzoo.ranking.racing import Race, race
 from oodzoo.zoo import ModelSpec

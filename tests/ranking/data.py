@@ -13,7 +13,7 @@ import oodzoo
 from oodzoo.extraction.importing import import_features
 from oodzoo.linear.moments import Moments
 from oodzoo.ranking.transfer import ModelMoments
-from oodzoo.ranking.zood import Fold, HeldOutDomains
+from oodzoo.ranking.zood import HeldOutDomains, HeldOutFold
 
 Data = dict[str, tuple[NDArray[Any], NDArray[Any]]]
 Arrays = dict[str, NDArray[np.float64]]
@@ -44,7 +44,7 @@ def read(data: Data, n_classes: int = 3, device: str | None = None) -> ModelMome
     return ModelMoments(moments, lambda name: [data[name]], device=device)
 
 
-def folds_of(data: Data, n_classes: int = 3, device: str | None = None) -> list[Fold]:
+def folds_of(data: Data, n_classes: int = 3, device: str | None = None) -> list[HeldOutFold]:
     return HeldOutDomains(read(data, n_classes, device), densities=True).folds()
 
 

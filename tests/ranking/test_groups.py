@@ -13,10 +13,10 @@ from tests.oracles.unseen import skill as skill_of
 from tests.ranking.data import Arrays, Data, folds_of, simulate_models
 
 import oodzoo
-from oodzoo.extraction.source import ArraySource
+from oodzoo.extraction.features import ArraySource
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.transfer import RIDGES, ModelMoments, Transfer, read_moments
-from oodzoo.ranking.zood import Fold, HeldOutDomains
+from oodzoo.ranking.zood import HeldOutDomains, HeldOutFold
 
 Groups = list[str | None]
 Grouped = tuple[Arrays, NDArray[np.int64], NDArray[Any], Groups]
@@ -50,7 +50,7 @@ def inputs(data: Grouped) -> ModelMoments:
     return read_moments(ArraySource(*data), "a", None)
 
 
-def folds_without_groups(data: Grouped) -> dict[str, list[tuple[Fold, Data]]]:
+def folds_without_groups(data: Grouped) -> dict[str, list[tuple[HeldOutFold, Data]]]:
     """Folds for no test domain, "", and for each, with the samples that they train on."""
     read = inputs(data)
     held_out = HeldOutDomains(read, densities=True)

@@ -21,7 +21,7 @@ from oodzoo.combining.evaluation.rows import Row as EvaluationRow
 from oodzoo.combining.selection import ClassSelection, ModelSelection, NumberTried, SelectionSummary
 from oodzoo.combining.statements import Advice
 from oodzoo.data.issues import Spread
-from oodzoo.ranking.result import FoldRow, Ranking, Row
+from oodzoo.ranking.ranking import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.ranking.testbed.bed import ScoreResult, TestBed
 from oodzoo.report.record import DataSummary, DomainLabels, Run, Stage

@@ -15,7 +15,7 @@ import oodzoo
 from oodzoo.cli.evaluate import show_evaluation
 from oodzoo.cli.terminal import Terminal
 from oodzoo.combining.evaluation.result import Evaluation
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.report import page
 from oodzoo.report.record import Run
 

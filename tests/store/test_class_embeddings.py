@@ -15,7 +15,7 @@ import pytest
 from tests.joint_space import embeddings_of, joint_space, stored_space
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.source import StoreSource
+from oodzoo.extraction.features import StoreSource
 from oodzoo.store.checking import check_store
 from oodzoo.store.class_embeddings import FILE, ClassEmbeddings, write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore

@@ -21,7 +21,7 @@ from oodzoo.core.io import locked, write_bytes
 from oodzoo.core.remote import cache
 from oodzoo.core.remote.location import Url
 from oodzoo.core.remote.objects import find_file, list_files, write_file
-from oodzoo.extraction.source import StoreSource
+from oodzoo.extraction.features import StoreSource
 from oodzoo.store import mirror
 from oodzoo.store.checking import check_store
 from oodzoo.store.feature_store import FeatureStore

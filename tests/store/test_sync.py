@@ -19,8 +19,8 @@ from tests.store.tiny import CLASSES, ExactModel, write_image
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.sources.folder import UnlabelledImages
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.ranking.racing import race
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks.search import list_samples

@@ -18,8 +18,8 @@ from PIL import Image
 import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.config import Extraction, ExtractionConfig
 from oodzoo.extraction.extract import open_unlabelled, run_extraction
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.sync import Changes, sync_store
 from oodzoo.zoo import Model, ModelInfo, Outputs

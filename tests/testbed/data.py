@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.extraction.features import ArraySource
 from oodzoo.extraction.importing import import_features
-from oodzoo.extraction.source import ArraySource
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.testbed import Column
 

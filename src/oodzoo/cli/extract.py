@@ -86,9 +86,9 @@ def extract(
     dry_run
         List the models, what must be downloaded, and the images; then end.
     """
-    from oodzoo.extraction.config import ExtractionConfig
     from oodzoo.extraction.engines import open_engine, parse_part
     from oodzoo.extraction.extract import extract_part, open_unlabelled, run_extraction
+    from oodzoo.extraction.outcome import ExtractionConfig
     from oodzoo.ranking.policy import parse_budget
     from oodzoo.ranking.racing import Race, run_race
 

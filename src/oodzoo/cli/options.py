@@ -232,7 +232,7 @@ def warn_of_left_out(terminal: Terminal, left_out: Mapping[str, str], what: str)
 
 def warn_of_limits(terminal: Terminal, store: FeatureStore, limits: Limits) -> tuple[str, ...]:
     """Return the models that are within the limits; warn of the others, before the work."""
-    from oodzoo.extraction.source import StoreSource
+    from oodzoo.extraction.features import StoreSource
     from oodzoo.ranking.constraints import apply
 
     models, left_out = apply(StoreSource(store), limits)

@@ -40,7 +40,7 @@ _TOP = 5
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from oodzoo.ranking.result import Ranking, Row
+    from oodzoo.ranking.ranking import Ranking, Row
 
 
 def _score_names() -> list[str]:
@@ -98,7 +98,7 @@ def rank(
     device
         Compute device: cpu (NumPy) or cuda (PyTorch).
     """
-    from oodzoo.extraction.source import as_source
+    from oodzoo.extraction.features import as_source
     from oodzoo.ranking.ranker import require_rankable
     from oodzoo.store.feature_store import FeatureStore
 
@@ -320,7 +320,7 @@ def select(
         Compute device: cpu (NumPy) or cuda (PyTorch).
     """
     from oodzoo.combining.selection import METHODS, select_features
-    from oodzoo.extraction.source import as_source
+    from oodzoo.extraction.features import as_source
     from oodzoo.store.feature_store import FeatureStore
 
     if method not in METHODS:

@@ -422,7 +422,7 @@ def run(
         Also compare how well each score orders the models.
     """
     from oodzoo.data.sources.folder import parse_unlabelled
-    from oodzoo.extraction.config import ExtractionConfig
+    from oodzoo.extraction.outcome import ExtractionConfig
     from oodzoo.pipeline import RunConfig
 
     config = RunConfig(
@@ -478,7 +478,7 @@ def demo(
     from oodzoo.core.io import explaining_disk_errors
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.demo import write_digits
-    from oodzoo.extraction.config import ExtractionConfig
+    from oodzoo.extraction.outcome import ExtractionConfig
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
     from oodzoo.zoo.sources import extras_of

@@ -18,7 +18,7 @@ from oodzoo.combining.pool_weights import Pool, choose_pool
 from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, Heads, pool_columns
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Samples
-from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.adaptive import (
     Confusion,
     class_weights,

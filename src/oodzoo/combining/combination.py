@@ -31,7 +31,7 @@ from oodzoo.combining.predictions import Head, Heads, Outputs, Pooled, predict_w
 from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 from oodzoo.linear.heads.adaptive import AdaptiveHead
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.ranking.constraints import TOP_K, TopK, one_top_k

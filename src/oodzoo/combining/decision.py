@@ -28,7 +28,7 @@ from oodzoo.combining.selection import select_features
 from oodzoo.combining.verdict import Contributions, Estimate, recommend
 from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 from oodzoo.tasks import Task
 
 

@@ -16,7 +16,7 @@ from oodzoo.combining.pool_weights import qualities
 from oodzoo.combining.predictions import HeadPredictions, Heads, Outputs, Pooled
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, groups_of, with_models
+from oodzoo.extraction.features import FeatureSource, groups_of, with_models
 from oodzoo.linear.heads.kinds import PATHS, best_setting, fit_head_of, folds_within
 from oodzoo.linear.heads.paths import C_GRID, Split
 from oodzoo.linear.heads.ridge import SETTINGS

@@ -28,7 +28,7 @@ from oodzoo.combining.predictions import (
     pool_columns,
 )
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 from oodzoo.linear.heads.adaptive import AdaptiveHead, weighted_mean_and_std
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.linear.heads.samples import require_classes_for

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from oodzoo.core.events import Progress
 from oodzoo.extraction.columns import Columns, Samples
-from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, HeadPath, split_without
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.linear.heads.outputs import (

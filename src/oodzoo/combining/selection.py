@@ -22,7 +22,7 @@ from oodzoo.core.options import LimitOptions, Limits, require_known
 from oodzoo.core.tables import Table
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, as_source, with_models
+from oodzoo.extraction.features import FeatureSource, as_source, with_models
 from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.linear.moments import LARGE_OFFSET, Moments
 from oodzoo.linear.selection.concatenation import (
@@ -237,7 +237,7 @@ def select_features(
     Parameters
     ----------
     features : FeatureSource, FeatureStore or path
-        A store; arrays as :class:`~oodzoo.extraction.source.ArraySource`.
+        A store; arrays as :class:`~oodzoo.extraction.features.ArraySource`.
     models : sequence of str, optional
         In the order in which their features are concatenated; all if None.
     domains : sequence of str, optional
@@ -273,7 +273,7 @@ def select_features(
     if isinstance(features, Mapping):
         raise InputError(
             "features must be a store or its path; give arrays as "
-            "oodzoo.extraction.source.ArraySource(features, y, domains)"
+            "oodzoo.extraction.features.ArraySource(features, y, domains)"
         )
     source = restricted(as_source(features), limits)
     if models is not None and (top_k is not None or limits.of_combinations):

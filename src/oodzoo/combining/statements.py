@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from oodzoo.combining.evaluation.learning_curve import FewerDomains, LearningCurve
     from oodzoo.combining.evaluation.result import Evaluation, Recommended
     from oodzoo.combining.evaluation.rows import Gain
-    from oodzoo.ranking.result import Ranking, Row
+    from oodzoo.ranking.ranking import Ranking, Row
 
 # --- combinations ---------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from oodzoo.combining.selection import SELECTION
 from oodzoo.combining.verdict import Estimate, recommend
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import total_cost
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 
 COMBINATIONS: dict[str, Combination] = {
     way.name: way for way in (SINGLE, POOL, ENSEMBLE, SELECTION)

@@ -14,7 +14,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.text import count
 from oodzoo.extraction.engines import Engine, Work, Worker
-from oodzoo.extraction.source import FeatureSource, StoreSource
+from oodzoo.extraction.features import FeatureSource, StoreSource
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.mirror import is_remote, location

@@ -14,7 +14,7 @@ from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 
 if TYPE_CHECKING:  # heads work on arrays, without importing stores
-    from oodzoo.extraction.source import FeatureSource
+    from oodzoo.extraction.features import FeatureSource
 
 _RANGES = re.compile(r"(?:\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*)?", re.ASCII)
 _LARGEST = 10**7

@@ -669,7 +669,7 @@ def _explained(error: Exception) -> str:
 
 
 @dataclass(frozen=True)
-class Part:
+class WorkPart:
     """One of several equal parts of the work; `number` counts from 1."""
 
     number: int = 1
@@ -679,13 +679,13 @@ class Part:
         return f"{self.number}/{self.of}"
 
 
-def parse_part(text: str) -> Part:
+def parse_part(text: str) -> WorkPart:
     """Read `3/8`, the third of eight parts.
 
     Examples
     --------
     >>> parse_part("3/8")
-    Part(number=3, of=8)
+    WorkPart(number=3, of=8)
     """
     found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
     if found is None:
@@ -696,11 +696,11 @@ def parse_part(text: str) -> Part:
             f"the shard {text!r} does not exist: I/N counts from 1/{max(of, 1)} to "
             f"{max(of, 1)}/{max(of, 1)}"
         )
-    return Part(number, of)
+    return WorkPart(number, of)
 
 
 @contextmanager
-def open_engine(compute: Compute, part: Part | None = None) -> Iterator[Engine | None]:
+def open_engine(compute: Compute, part: WorkPart | None = None) -> Iterator[Engine | None]:
     """Open an engine; None for this process.
 
     `part` is what is done here; only this process can do a part.

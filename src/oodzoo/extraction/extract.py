@@ -14,12 +14,18 @@ from oodzoo.core.options import Compute, options_of, parse_devices, require_know
 from oodzoo.core.text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.sources.folder import UnlabelledImages, parse_unlabelled
-from oodzoo.extraction.config import Extraction, ExtractionConfig, ExtractionOptions, Zoo, find_spec
-from oodzoo.extraction.engines import Engine, Part, open_engine
+from oodzoo.extraction.engines import Engine, WorkPart, open_engine
 from oodzoo.extraction.extractor import Extractor, plan_missing
 from oodzoo.extraction.loop import ExtractionLoop
+from oodzoo.extraction.models import Zoo, find_spec
+from oodzoo.extraction.outcome import (
+    Extraction,
+    ExtractionConfig,
+    ExtractionOptions,
+    ExtractionProgress,
+    Timings,
+)
 from oodzoo.extraction.target import require_usable
-from oodzoo.extraction.timing import ExtractionProgress, Timings
 from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import writing
@@ -165,7 +171,7 @@ def extract_part(
     zoo: Zoo,
     path: str | Path,
     config: ExtractionConfig,
-    part: Part,
+    part: WorkPart,
     *,
     listener: Listeners | None = None,
     unlabelled: Sequence[UnlabelledImages] = (),

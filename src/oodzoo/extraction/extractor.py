@@ -23,20 +23,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile, ObjectImage
 from oodzoo.data.listing import inspect
 from oodzoo.data.sources.folder import UnlabelledImages
-from oodzoo.extraction.config import (
-    Extraction,
-    ExtractionConfig,
-    Zoo,
-    member_name,
-    network_of_member,
-    resolve_zoo,
-)
-from oodzoo.extraction.engines import Engine, Part, Work
-from oodzoo.extraction.loop import ExtractionLoop
-from oodzoo.extraction.source import StoreSource
-from oodzoo.extraction.target import require_usable
-from oodzoo.extraction.timing import ExtractionProgress, Timings
-from oodzoo.extraction.work import (
+from oodzoo.extraction.distributed import (
     SHARDS_PER_GPU_TASK,
     SHARDS_PER_TASK,
     Done,
@@ -44,6 +31,12 @@ from oodzoo.extraction.work import (
     cut_tasks,
     describe_job,
 )
+from oodzoo.extraction.engines import Engine, Work, WorkPart
+from oodzoo.extraction.features import StoreSource
+from oodzoo.extraction.loop import ExtractionLoop
+from oodzoo.extraction.models import Zoo, member_name, network_of_member, resolve_zoo
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig, ExtractionProgress, Timings
+from oodzoo.extraction.target import require_usable
 from oodzoo.store.class_embeddings import ClassEmbeddings, write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.mirror import store_folder
@@ -63,7 +56,7 @@ def plan_missing(
     *,
     again: bool = True,
     only: bool = False,
-    part: Part | None = None,
+    part: WorkPart | None = None,
 ) -> list[PlannedShard]:
     """List the shards that models lack, and count the images that need not be computed.
 
@@ -78,7 +71,7 @@ def plan_missing(
         Whether to look for images that were unreadable in an earlier extraction and are not now.
     only : bool
         Whether the shards may have no other images.
-    part : Part, optional
+    part : WorkPart, optional
         Only what this part has to do.
     """
     readable = _readable_again(writer, models, files) if again else []
@@ -107,7 +100,7 @@ def planned_part(
     index: ImageIndex,
     images: Collection[str],
     models: Sequence[str],
-    part: Part,
+    part: WorkPart,
 ) -> list[PlannedShard]:
     """Return what one of several processes does of the planned shards.
 
@@ -154,7 +147,7 @@ class Extractor:
     unlabelled : sequence of UnlabelledImages
     engine : Engine, optional
         Where models run; by default in this process.
-    part : Part, optional
+    part : WorkPart, optional
         The part of the work that is done here; by default all of it.
 
     Attributes
@@ -175,7 +168,7 @@ class Extractor:
         listener: Listeners | None = None,
         unlabelled: Sequence[UnlabelledImages] = (),
         engine: Engine | None = None,
-        part: Part | None = None,
+        part: WorkPart | None = None,
     ) -> None:
         self._members = {member_name(member): member for member in resolve_zoo(zoo)}
         self.models = list(self._members)

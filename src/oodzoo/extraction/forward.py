@@ -34,7 +34,7 @@ Batches = Generator[Any, None, None] | Prefetch[Any]
 
 
 @dataclass(frozen=True)
-class Job(Generic[Tag]):
+class ForwardJob(Generic[Tag]):
     """Models of one network and the images to run them on; the tag is for the caller."""
 
     tag: Tag
@@ -44,10 +44,10 @@ class Job(Generic[Tag]):
 
 
 @dataclass(frozen=True)
-class JobResult(Generic[Tag]):
+class ForwardResult(Generic[Tag]):
     """Outputs of a finished job, or the error that it raised."""
 
-    job: Job[Tag]
+    job: ForwardJob[Tag]
     outputs: list[Outputs] | None
     """Outputs of each model of the job."""
     error: Exception | None
@@ -65,7 +65,7 @@ class JobResult(Generic[Tag]):
         return self.seconds * self.shares[at]
 
 
-def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[JobResult[Tag]]:
+def run_forward(jobs: Iterable[ForwardJob[Tag]]) -> Iterator[ForwardResult[Tag]]:
     """Run jobs one after another and yield their results in order.
 
     Batches for a GPU are prepared in the background, and each job is launched before the previous
@@ -103,7 +103,7 @@ def _one_ahead(
             discard(item)
 
 
-def _launch(job: Job[Tag], batches: Batches) -> tuple[JobResult[Tag], list[Any]]:
+def _launch(job: ForwardJob[Tag], batches: Batches) -> tuple[ForwardResult[Tag], list[Any]]:
     """Start all batches; halve the batch size while the device runs out of memory."""
     started = time.perf_counter()
     batch_size = job.batch_size
@@ -116,12 +116,12 @@ def _launch(job: Job[Tag], batches: Batches) -> tuple[JobResult[Tag], list[Any]]
             batches.close()
         if type(problem).__name__ != "OutOfMemoryError" or batch_size == 1:
             seconds = time.perf_counter() - started
-            return JobResult(job, None, problem, seconds, batch_size), launched
+            return ForwardResult(job, None, problem, seconds, batch_size), launched
         batch_size //= 2
         batches = _prepare(job, batch_size)
 
 
-def _collect(result: JobResult[Tag], launched: list[Any]) -> JobResult[Tag]:
+def _collect(result: ForwardResult[Tag], launched: list[Any]) -> ForwardResult[Tag]:
     """Wait for the outputs of a launched job."""
     if result.error is not None:
         return result
@@ -178,7 +178,7 @@ def require_finite(outputs: Outputs, model: Model, paths: Sequence[str]) -> None
             )
 
 
-def _prepare(job: Job[Any], batch_size: int) -> Batches:
+def _prepare(job: ForwardJob[Any], batch_size: int) -> Batches:
     """Prepare the batches of a job, in the background if the model does not run on the CPU."""
     starts = range(0, len(job.pixels), batch_size)
     batches = [(job.pixels[start : start + batch_size],) for start in starts]

@@ -20,24 +20,25 @@ from oodzoo.core.remote.objects import RemoteFile
 from oodzoo.core.text import file_size, one_line
 from oodzoo.data.files import ImageFile, UnreadableImageError, modality_of
 from oodzoo.data.listing import REMOTE_READERS
-from oodzoo.extraction.config import (
-    Extraction,
-    ExtractionConfig,
-    LoadedModel,
-    PassTime,
-    member_name,
-    network_of_member,
-)
 from oodzoo.extraction.forward import (
     Chunk,
     Decoding,
+    ForwardJob,
+    ForwardResult,
     HashedFile,
-    Job,
-    JobResult,
     require_finite,
-    run_jobs,
+    run_forward,
 )
-from oodzoo.extraction.timing import ExtractionProgress, how_on_cpu, how_on_device, time_passes
+from oodzoo.extraction.models import LoadedModel, member_name, network_of_member
+from oodzoo.extraction.outcome import (
+    Extraction,
+    ExtractionConfig,
+    ExtractionProgress,
+    PassTime,
+    how_on_cpu,
+    how_on_device,
+    time_passes,
+)
 from oodzoo.store.format import read_local
 from oodzoo.store.mirror import free_space
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
@@ -143,7 +144,7 @@ class ExtractionLoop:
         plan = self._plan(group, planned)
         self._require_space(plan)
         uses_gpu = not all(loaded.model.on_cpu for loaded in group)
-        for result in run_jobs(self._jobs(plan, decode_ahead=uses_gpu)):
+        for result in run_forward(self._jobs(plan, decode_ahead=uses_gpu)):
             self._write_outputs(result)
         self._time_passes([loaded for loaded in group if loaded.model.on_cpu])
 
@@ -211,7 +212,7 @@ class ExtractionLoop:
                 f"{free / 1e6:,.2f} MB free; choose another disk, fewer models or float16"
             )
 
-    def _jobs(self, plan: list[_Shard], *, decode_ahead: bool) -> Iterator[Job[_Run]]:
+    def _jobs(self, plan: list[_Shard], *, decode_ahead: bool) -> Iterator[ForwardJob[_Run]]:
         """Decode shard by shard and yield one job per network.
 
         With `decode_ahead` the next shard is decoded while the models run. On the CPU that would
@@ -231,7 +232,7 @@ class ExtractionLoop:
                     models = [loaded.model for loaded in together]
                     pixels = chunk.pixels[models[0].info.preprocessing.geometry]
                     task = _Run(together, shard, chunk)
-                    yield Job(task, models, pixels, self._batch_size(together[0]))
+                    yield ForwardJob(task, models, pixels, self._batch_size(together[0]))
                 if following is None:
                     following = self._start_next(todo)
         finally:
@@ -289,7 +290,7 @@ class ExtractionLoop:
     def _places(self) -> dict[str, tuple[str, str]]:
         return self.writer.table.places()
 
-    def _write_outputs(self, result: JobResult[_Run]) -> None:
+    def _write_outputs(self, result: ForwardResult[_Run]) -> None:
         """Write the outputs of models for a shard, or mark a model as failed."""
         models, shard, chunk = result.job.tag
         paths = [self._path(shard, position) for position in chunk.positions]

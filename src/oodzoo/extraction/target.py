@@ -18,7 +18,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, did_you_mean, typed
 from oodzoo.data.listing import inspect
 from oodzoo.data.sources.folder import UnlabelledImages
-from oodzoo.extraction.source import FeatureSource, StoreSource
+from oodzoo.extraction.features import FeatureSource, StoreSource
 from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore
 
 SCORE = "unseen"

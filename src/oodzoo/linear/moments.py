@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import Array, Backend, backend, backend_of, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.extraction.source import FeatureSource, Shard
+from oodzoo.extraction.features import FeatureSource, Shard
 
 # Features are converted to float64 in blocks, so that a large float32 shard is never copied as a
 # whole. With fewer rows per block, summing the Gram matrices would dominate the cost.

@@ -15,7 +15,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import explaining_disk_errors, write_bytes
 from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
 from oodzoo.core.text import did_you_mean, printable, typed
-from oodzoo.extraction.config import ExtractionConfig
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.linear.heads.samples import require_classes_for
 from oodzoo.ranking.constraints import TopK, parse_top_k
 from oodzoo.ranking.policy import parse_budget

@@ -29,10 +29,10 @@ from oodzoo.data.files import (
     absolute,
 )
 from oodzoo.data.sources.folder import UnlabelledImages, parse_unlabelled
-from oodzoo.extraction.config import Extraction
 from oodzoo.extraction.engines import Engine, open_engine
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.extraction.source import FeatureSource, as_source
+from oodzoo.extraction.features import FeatureSource, as_source
+from oodzoo.extraction.outcome import Extraction
 from oodzoo.extraction.target import (
     Target,
     as_target,

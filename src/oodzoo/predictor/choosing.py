@@ -29,7 +29,7 @@ from oodzoo.core.events import Listeners
 from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, with_models
+from oodzoo.extraction.features import FeatureSource, with_models
 from oodzoo.extraction.target import Target, TargetImages, as_target
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.ranking.constraints import TOP_K, TopK, one_top_k, parse_top_k

@@ -23,7 +23,7 @@ from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.text import count, one_line
 from oodzoo.data.files import ImageFile, LocalFile, ObjectImage, RemoteImage, StoredFile
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.forward import Chunk, Decoding, Job, run_jobs
+from oodzoo.extraction.forward import Chunk, Decoding, ForwardJob, run_forward
 from oodzoo.predictor.filing import image_files
 from oodzoo.predictor.models import AnyModel
 from oodzoo.zoo import Geometry, Model
@@ -91,14 +91,14 @@ def iter_features(
     else:
         chunks = _decoded(islice(samples, start, None), geometries, max(batch_size, _IMAGES))
 
-    def jobs() -> Iterator[Job[tuple[list[str | None], Chunk]]]:
+    def jobs() -> Iterator[ForwardJob[tuple[list[str | None], Chunk]]]:
         for paths, chunk in chunks:
             for together in networks:
                 pixels = chunk.pixels[together[0].info.preprocessing.geometry]
-                yield Job((paths, chunk), together, pixels, batch_size)
+                yield ForwardJob((paths, chunk), together, pixels, batch_size)
 
     parts: dict[str, Floats] = {}
-    for done in run_jobs(jobs()):
+    for done in run_forward(jobs()):
         if done.outputs is None:
             raise done.error or RuntimeError("no outputs")
         for model, outputs in zip(done.job.models, done.outputs, strict=True):

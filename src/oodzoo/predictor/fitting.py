@@ -20,7 +20,7 @@ from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, requi
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.engines import open_engine
-from oodzoo.extraction.source import (
+from oodzoo.extraction.features import (
     ArraySource,
     FeatureSource,
     StoreSource,

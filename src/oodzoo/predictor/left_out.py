@@ -28,7 +28,7 @@ from oodzoo.combining.predictions import Heads, Outputs
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 from oodzoo.predictor.prediction_sets import (
     SetLevel,
     find_level,

@@ -20,8 +20,8 @@ import numpy as np
 from oodzoo.core.backend import resolve_device, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import file_digest, structured
-from oodzoo.extraction.config import find_spec
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
+from oodzoo.extraction.models import find_spec
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import StoredModel
 from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model

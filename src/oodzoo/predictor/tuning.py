@@ -30,9 +30,9 @@ from oodzoo.core.io import explaining_disk_errors, locked
 from oodzoo.core.text import count, did_you_mean, duration
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.config import ExtractionConfig
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.extraction.source import StoreSource
+from oodzoo.extraction.features import StoreSource
+from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.models import PredictorModel, file_digests, remove_at_exit
 from oodzoo.predictor.parts import Provenance, hashed_images

@@ -54,7 +54,7 @@ from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 from oodzoo.data.proposals import MIN_IMAGES
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 
 Floats = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import ModelLimits, apply_rules
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, groups_of, with_models
+from oodzoo.extraction.features import FeatureSource, groups_of, with_models
 from oodzoo.linear.heads.kinds import left_out_metrics
 
 

@@ -74,7 +74,7 @@ def covariance_of_means(values: Floats, groups: Sequence[str | None] | None = No
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairwiseComparison:
     """Pairwise comparison of models."""
 
     better: NDArray[np.bool_]
@@ -83,7 +83,7 @@ class Comparison:
     @classmethod
     def of(
         cls, scores: Floats, image_covariances: Sequence[Floats], weights: Floats | None = None
-    ) -> Comparison:
+    ) -> PairwiseComparison:
         """Compare models by their scores (M, m) on m held-out domains.
 
         Parameters

@@ -36,7 +36,7 @@ from itertools import accumulate
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, duration
-from oodzoo.ranking.result import Ranking, Row
+from oodzoo.ranking.ranking import Ranking, Row
 
 SHARE = 0.35
 """Budget of a race, as a share of the time of all models on all images, if none is given."""
@@ -88,7 +88,7 @@ class Costs:
 
 
 @dataclass(frozen=True)
-class Decision:
+class NextRound:
     """What happens after a round.
 
     Attributes
@@ -118,7 +118,7 @@ class Round:
         Size of its sample.
     ranking : Ranking
         The models on this sample.
-    decision : Decision
+    decision : NextRound
     planned : float
         Seconds planned for this round and those before.
     """
@@ -126,7 +126,7 @@ class Round:
     number: int
     images: int
     ranking: Ranking
-    decision: Decision
+    decision: NextRound
     planned: float
 
 
@@ -203,7 +203,7 @@ class Policy:
 
     def decide(
         self, ranking: Ranking, images: int, spent: float, larger: int | None = None
-    ) -> Decision:
+    ) -> NextRound:
         """Choose the models of the next round.
 
         Parameters
@@ -240,7 +240,7 @@ class Policy:
             for row in ranking.rows
             if row.model not in chosen
         }
-        return Decision(kept, dropped, self.n_images if is_last else larger)
+        return NextRound(kept, dropped, self.n_images if is_last else larger)
 
     def _can_finish(self, models: Sequence[str], images: int, larger: int, left: float) -> bool:
         """Whether one of the models can still be finished after a larger sample of all of them."""

@@ -26,7 +26,7 @@ from oodzoo.data.proposals import (
     label_sets,
     reasons,
 )
-from oodzoo.extraction.source import StoreSource, groups_of
+from oodzoo.extraction.features import StoreSource, groups_of
 from oodzoo.ranking.clusters import (
     Clusters,
     Floats,
@@ -36,7 +36,7 @@ from oodzoo.ranking.clusters import (
     separability,
 )
 from oodzoo.ranking.ranker import rank
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.ranking.testbed.agreement import correlation
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.sync import regroup_store

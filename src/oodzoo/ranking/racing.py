@@ -21,11 +21,12 @@ from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import stratified_sample
 from oodzoo.data.sources.folder import UnlabelledImages
-from oodzoo.extraction.config import Extraction, ExtractionConfig, ExtractionOptions, Zoo
 from oodzoo.extraction.engines import Engine, open_engine
 from oodzoo.extraction.extract import Unlabelled, open_unlabelled
 from oodzoo.extraction.extract import _require_usable_store as require_usable
 from oodzoo.extraction.extractor import Extractor
+from oodzoo.extraction.models import Zoo
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig, ExtractionOptions
 from oodzoo.ranking.policy import (
     SHARE,
     Costs,
@@ -36,7 +37,7 @@ from oodzoo.ranking.policy import (
     race_rounds,
 )
 from oodzoo.ranking.ranker import rank
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.store.feature_store import FeatureStore
 
 IMAGES_PER_CELL = 2

@@ -32,7 +32,7 @@ from oodzoo.core.options import ModelLimitOptions, ModelLimits, require_known
 from oodzoo.core.text import count, did_you_mean, some_of
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import Arrays, Features, FeatureSource, as_source, groups_of
+from oodzoo.extraction.features import Arrays, Features, FeatureSource, as_source, groups_of
 from oodzoo.extraction.target import Target, TargetImages, as_target
 from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
@@ -41,7 +41,7 @@ from oodzoo.linear.moments import VERSION as MOMENTS_VERSION
 from oodzoo.linear.moments import domain_moments, merge
 from oodzoo.ranking import constraints as constraint
 from oodzoo.ranking import scores
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.ranking.scores import Score
 from oodzoo.ranking.terms import (
     ALL_FOLD_SCORES,

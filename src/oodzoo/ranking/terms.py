@@ -53,13 +53,13 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from oodzoo.core.errors import InputError
-from oodzoo.extraction.source import FeatureSource
-from oodzoo.ranking.intervals import Comparison, covariance_of_means, new_domain_interval
-from oodzoo.ranking.result import FoldRow, Ranking, Row
+from oodzoo.extraction.features import FeatureSource
+from oodzoo.ranking.intervals import PairwiseComparison, covariance_of_means, new_domain_interval
+from oodzoo.ranking.ranking import FoldRow, Ranking, Row
 from oodzoo.ranking.scores import Score
-from oodzoo.ranking.scores.registry import compute_scores
+from oodzoo.ranking.scores.catalogue import compute_scores
 from oodzoo.ranking.transfer import Transfer, into, mean_into
-from oodzoo.ranking.zood import Fold, Stability
+from oodzoo.ranking.zood import HeldOutFold, Stability
 from oodzoo.tasks import CLASSIFICATION, Kind, Task
 
 Floats = NDArray[np.float64]
@@ -150,7 +150,7 @@ def standardised(values: Floats) -> Floats:
 class Terms:
     """What is known of one model: its folds over some domains, and the transfer between them."""
 
-    folds: list[Fold]
+    folds: list[HeldOutFold]
     transfer: Transfer
     stability: Stability
     task: Task = CLASSIFICATION
@@ -171,7 +171,7 @@ class Terms:
         """LogME of all domains together."""
         return self.folds[0].evidence
 
-    def weight(self, fold: Fold) -> float:
+    def weight(self, fold: HeldOutFold) -> float:
         """Weight of stability in the ZooD score."""
         if self.stability == "paper":
             return fold.spread_ratio
@@ -423,7 +423,7 @@ def build_ranking(
     models, each = list(terms), list(terms.values())
     left_out = dict(left_out)
     table: ScoreTable | None = None
-    comparison: Comparison | None = None
+    comparison: PairwiseComparison | None = None
     agreement: VoteAgreement | None = None
     if isinstance(score, str):
         name, table = score, score_table(each, score, weights)
@@ -442,7 +442,7 @@ def build_ranking(
                 )
                 for at, domain in enumerate(each[0].domains)
             ]
-        comparison = Comparison.of(table.values, covariances, weights)
+        comparison = PairwiseComparison.of(table.values, covariances, weights)
     else:
         name = score.name
         totals, failed = compute_scores(source, score, each[0].domains, device, models=models)

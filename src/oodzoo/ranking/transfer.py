@@ -42,7 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.core.backend import Array, backend, backend_of, to_numpy
-from oodzoo.extraction.source import FeatureSource, Shard
+from oodzoo.extraction.features import FeatureSource, Shard
 from oodzoo.linear.evidence import Spectrum
 from oodzoo.linear.moments import LARGE_OFFSET, Moments, blocks, domain_moments, is_large_offset
 

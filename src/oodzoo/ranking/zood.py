@@ -62,7 +62,7 @@ def require_stability(stability: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Fold:
+class HeldOutFold:
     """Results on one held-out domain.
 
     Attributes
@@ -143,7 +143,7 @@ class Fold:
         return self.stability_slope * self.feature_log_density
 
 
-def pack(folds: list[Fold]) -> dict[str, NDArray[Any]]:
+def pack(folds: list[HeldOutFold]) -> dict[str, NDArray[Any]]:
     """Convert folds to plain arrays for a cache; :func:`unpack` is the inverse."""
     return {
         f"{number}.{field.name}": np.asarray(
@@ -154,12 +154,12 @@ def pack(folds: list[Fold]) -> dict[str, NDArray[Any]]:
     }
 
 
-def unpack(arrays: Mapping[str, NDArray[Any]]) -> list[Fold]:
+def unpack(arrays: Mapping[str, NDArray[Any]]) -> list[HeldOutFold]:
     """Restore folds from the arrays of :func:`pack`, which may be among others."""
-    folds: list[Fold] = []
+    folds: list[HeldOutFold] = []
     while f"{(number := len(folds))}.domain" in arrays:
         values: dict[str, Any] = {}
-        for field in fields(Fold):
+        for field in fields(HeldOutFold):
             array = arrays[f"{number}.{field.name}"]
             if field.name in ("skipped", "unconverged"):
                 values[field.name] = tuple(int(x) for x in array)
@@ -167,7 +167,7 @@ def unpack(arrays: Mapping[str, NDArray[Any]]) -> list[Fold]:
                 values[field.name] = array if array.ndim else array.item()
         if np.isnan(values["shrinkage"]):
             values["shrinkage"] = None
-        folds.append(Fold(**values))
+        folds.append(HeldOutFold(**values))
     return folds
 
 
@@ -417,7 +417,7 @@ class HeldOutDomains:
         self.n_features = read.n_features or self.moments[first].n_features
         self.n_classes = self.moments[first].n_classes
 
-    def folds(self, *test: str) -> list[Fold]:
+    def folds(self, *test: str) -> list[HeldOutFold]:
         """The folds of each domain, but that of a test domain, which nothing is computed from."""
         if len(self.moments) < (least := 2 + len(test)):
             raise InputError(
@@ -501,7 +501,7 @@ class HeldOutDomains:
 
     def fold(
         self, training: _Training, union: _Decomposed, evidence: float, name: str, ridge: int
-    ) -> Fold:
+    ) -> HeldOutFold:
         labels, predicted, label_density, feature_density = self._second_pass(training, name, ridge)
         each = self.task.contributions(predicted, labels)
         classes = to_numpy(training.classes)
@@ -518,7 +518,7 @@ class HeldOutDomains:
         gain = log_evidence(together, precisions) - log_evidence(spectrum, precisions)
         alpha, beta = np.full((2, self.n_classes), np.nan)
         alpha[classes], beta[classes] = to_numpy(precisions.alpha), to_numpy(precisions.beta)
-        return Fold(
+        return HeldOutFold(
             domain=name,
             n=self.moments[name].n,
             discriminability=float(self.backend.xp.mean(gain)) / (together.n - spectrum.n),

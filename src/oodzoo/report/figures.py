@@ -25,7 +25,7 @@ from oodzoo.report.scores import scatters, scores_figure
 
 if TYPE_CHECKING:
     from oodzoo.combining.evaluation.result import Evaluation
-    from oodzoo.ranking.result import Ranking
+    from oodzoo.ranking.ranking import Ranking
     from oodzoo.ranking.testbed.bed import TestBed
     from oodzoo.report.record import Run
 

@@ -19,7 +19,7 @@ from oodzoo.combining.statements import (
 )
 from oodzoo.core.tables import Column, Table
 from oodzoo.core.text import count, is_number, listed, number, span
-from oodzoo.ranking.result import Ranking, Row
+from oodzoo.ranking.ranking import Ranking, Row
 from oodzoo.report.chart import (
     FIRST_ONES,
     MOST_ROWS,
@@ -52,7 +52,7 @@ class Term:
     Attributes
     ----------
     name : str
-        Attribute of :class:`~oodzoo.ranking.result.Row`, of its folds, or of both.
+        Attribute of :class:`~oodzoo.ranking.ranking.Row`, of its folds, or of both.
     title : str
     digits : int
         Decimals.

@@ -36,7 +36,7 @@ from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.packages import install_hint
 from oodzoo.core.tables import Column, Table, aligned
 from oodzoo.core.text import count, listed, number, significant, span, typed, wrapped
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.report.chart import (
     Chart,
     Drawing,

@@ -19,7 +19,7 @@ from oodzoo.core.text import count, short_name, some_of
 from oodzoo.data.files import StoredFile
 from oodzoo.data.issues import Spread
 from oodzoo.ranking.racing import Dropped
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 from oodzoo.ranking.testbed.bed import TestBed
 from oodzoo.store.format import RUN, sealed, unsealed
 from oodzoo.store.leaks.similar import NearDuplicates

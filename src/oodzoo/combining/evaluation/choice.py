@@ -23,15 +23,15 @@ from oodzoo.core.events import Log
 from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns, Samples
-from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.domainbed.protocol import RULES, Split, split
 from oodzoo.linear.heads.domainbed.sweep import sweep
 from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.ranking import scores
 from oodzoo.ranking.constraints import choose_top_k
-from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.scores.registry import compute_scores
+from oodzoo.ranking.ranking import Ranking
+from oodzoo.ranking.scores.catalogue import compute_scores
 
 
 @dataclass(frozen=True)

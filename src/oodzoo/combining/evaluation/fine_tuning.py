@@ -36,8 +36,8 @@ from oodzoo.core.events import Stage
 from oodzoo.core.io import locked
 from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.config import find_spec
-from oodzoo.extraction.source import Arrays, FeatureSource, StoreSource
+from oodzoo.extraction.features import Arrays, FeatureSource, StoreSource
+from oodzoo.extraction.models import find_spec
 from oodzoo.store.format import CACHE, require_no_links
 from oodzoo.tuning.choice import str_of
 from oodzoo.tuning.problem import TuneSettings, opened

@@ -26,7 +26,7 @@ from oodzoo.combining.evaluation.scoring import cell_by
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Limits
 from oodzoo.core.text import count
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.linear.heads.domainbed.protocol import RULES
 from oodzoo.linear.heads.samples import require_classes_for

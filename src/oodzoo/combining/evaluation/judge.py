@@ -40,10 +40,10 @@ from oodzoo.combining.work import missing_here as missing_store
 from oodzoo.core.events import Log, Progress
 from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.engines import Engine, Work, Worker
-from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.ranking.constraints import choose_top_k
 from oodzoo.ranking.ranker import orders_for_test_domains, rank, rank_for_test_domains
-from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.ranking import Ranking
 
 SHARES = (1 / 2, 1 / 10)
 """Of the time per image of what is recommended."""

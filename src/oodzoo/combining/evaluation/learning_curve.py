@@ -27,7 +27,7 @@ from oodzoo.combining.evaluation.rows import mean_of
 from oodzoo.combining.predictions import Heads
 from oodzoo.combining.statements import NOISE, is_enough
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
 from oodzoo.linear.heads.samples import group_numbers
 

@@ -59,7 +59,7 @@ from oodzoo.core.events import Listeners, Progress, Stage, extent
 from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known, total_cost
 from oodzoo.core.text import count
 from oodzoo.extraction.engines import Engine, open_engine
-from oodzoo.extraction.source import Features, FeatureSource, StoreSource, as_source
+from oodzoo.extraction.features import Features, FeatureSource, StoreSource, as_source
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.linear.heads.domainbed.protocol import require_rule, require_search_space
 from oodzoo.linear.heads.domainbed.sweep import STEPS

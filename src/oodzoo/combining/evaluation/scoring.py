@@ -23,7 +23,7 @@ from oodzoo.combining.evaluation.rows import Cell, Outputs
 from oodzoo.combining.predictions import Heads, pool_columns
 from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource, StoreSource
+from oodzoo.extraction.features import FeatureSource, StoreSource
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.ranking.intervals import covariance_of_means
 from oodzoo.tasks import CLASSIFICATION

@@ -12,7 +12,7 @@ from oodzoo.core.backend import Array, backend_of
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Samples
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 from oodzoo.linear.moments import require_size
 from oodzoo.tasks import Labels, Task
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import Array, backend, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.extraction.source import FeatureSource
+from oodzoo.extraction.features import FeatureSource
 from oodzoo.linear.moments import Moments, blocks, domain_moments, merge
 
 

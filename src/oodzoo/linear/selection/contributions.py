@@ -40,7 +40,7 @@ from oodzoo.core.events import Progress
 from oodzoo.core.text import count
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns, Samples
-from oodzoo.extraction.source import FeatureSource, groups_of
+from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS
 from oodzoo.linear.heads.paths import call_for_sets
 from oodzoo.linear.heads.samples import group_numbers, grouped_folds, mean_and_std, standardised

@@ -16,7 +16,7 @@ from oodzoo.ranking.scores._parc import parc
 from oodzoo.ranking.scores._sfda import sfda
 from oodzoo.ranking.scores._transrate import transrate
 from oodzoo.ranking.scores._zero_shot import zero_shot
-from oodzoo.ranking.scores.registry import Score, get, names, register, score, unregister
+from oodzoo.ranking.scores.catalogue import Score, get, names, register, score, unregister
 
 __all__ = [
     "Score",

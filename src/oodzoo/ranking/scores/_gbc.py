@@ -8,7 +8,7 @@ from typing import Any, Literal
 from oodzoo.core.backend import Array
 from oodzoo.core.errors import InputError
 from oodzoo.linear.moments import Moments
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import (
     Shards,
     Stream,

@@ -7,7 +7,7 @@ from typing import Any
 
 from oodzoo.core.backend import Array
 from oodzoo.linear.moments import Moments
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import (
     CONSTANT,
     Shards,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from oodzoo.core.backend import Array, Backend
 from oodzoo.core.errors import InputError
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import as_classes, labelled_samples, positive
 
 # Similarities are multiples of this, so that rounding errors do not break ties: those of a matrix

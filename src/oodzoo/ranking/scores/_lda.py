@@ -10,7 +10,7 @@ import numpy as np
 from oodzoo.core.errors import InputError
 from oodzoo.linear.heads.samples import Groups
 from oodzoo.linear.moments import Moments, merge, oas_shrinkage
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import (
     Discriminant,
     Gaussians,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import labelled_probabilities, one_hot
 
 

@@ -10,7 +10,7 @@ from oodzoo.core.backend import Array, Backend, backend_of
 from oodzoo.core.errors import InputError
 from oodzoo.linear.evidence import decompose, decompose_offset, log_evidence, maximise_evidence
 from oodzoo.linear.moments import Moments, is_large_offset, merge
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import Shards, centre, spectrum, targeted_features
 from oodzoo.tasks import KINDS
 

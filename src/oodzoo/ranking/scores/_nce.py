@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import as_classes
 
 

@@ -15,7 +15,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.threads import LARGE_PRODUCT
 from oodzoo.linear.moments import Moments
 from oodzoo.ranking.scores._leep import leep
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import (
     Codes,
     Shards,

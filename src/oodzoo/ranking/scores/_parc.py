@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from oodzoo.core.backend import Array, to_numpy
 from oodzoo.core.errors import InputError
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import (
     generator,
     labelled_samples,

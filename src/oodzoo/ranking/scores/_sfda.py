@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from oodzoo.core.backend import Array, Backend
-from oodzoo.extraction.source import Shard
+from oodzoo.extraction.features import Shard
 from oodzoo.linear.moments import Moments
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import (
     Codes,
     Discriminant,

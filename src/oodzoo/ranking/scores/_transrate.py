@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oodzoo.core.backend import Array, Backend
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import (
     column_centre,
     float64_blocks,

@@ -9,7 +9,7 @@ import numpy as np
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.ranking.scores.registry import score
+from oodzoo.ranking.scores.catalogue import score
 from oodzoo.ranking.scores.statistics import as_classes, float64_blocks, labelled_samples
 
 

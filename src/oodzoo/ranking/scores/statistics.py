@@ -17,7 +17,7 @@ import numpy.typing as npt
 from oodzoo.core.backend import Array, Backend, backend_of, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.extraction.source import Shard
+from oodzoo.extraction.features import Shard
 from oodzoo.linear.heads.samples import Groups, group_numbers, grouped_folds
 from oodzoo.linear.moments import Centred, Moments, blocks, label_matrix, merge, require_size
 from oodzoo.tasks import as_labels

@@ -28,7 +28,7 @@ _RATIO = "F. Ratio (% )"
 
 
 @dataclass(frozen=True)
-class Figure:
+class PublishedAccuracy:
     """An accuracy on one data set, in percent.
 
     Attributes
@@ -53,7 +53,7 @@ class Published:
     dataset : str
     n_domains : int
         Number of domains of the evaluation.
-    figures : tuple of Figure
+    figures : tuple of PublishedAccuracy
         The highest accuracy first.
     gpu_hours : dict of str to float
         `zood`: ranking 35 models; `fine_tuning`: training a head of each of them with DomainBed's
@@ -64,7 +64,7 @@ class Published:
 
     dataset: str
     n_domains: int
-    figures: tuple[Figure, ...]
+    figures: tuple[PublishedAccuracy, ...]
     gpu_hours: dict[str, float]
     hours: dict[str, float | None]
 
@@ -188,10 +188,10 @@ def published(
 ) -> Published:
     """Put accuracies of one's own, by method and in percent, among those of a data set."""
     figures = [
-        Figure(method, source_of(method), row[dataset])
+        PublishedAccuracy(method, source_of(method), row[dataset])
         for method, row in accuracies().items()
         if dataset in row
     ]
-    figures += [Figure(method, YOURS, accuracy) for method, accuracy in yours.items()]
+    figures += [PublishedAccuracy(method, YOURS, accuracy) for method, accuracy in yours.items()]
     figures.sort(key=lambda each: -each.accuracy)
     return Published(dataset, n_domains, tuple(figures), gpu_hours()[dataset], dict(hours))

@@ -36,7 +36,7 @@ from oodzoo.core.events import Listeners, Progress, Stage, extent
 from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import (
+from oodzoo.extraction.features import (
     Arrays,
     Features,
     FeatureSource,
@@ -50,7 +50,7 @@ from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.ranking import scores
 from oodzoo.ranking.ranker import model_terms, warn_of_noise
 from oodzoo.ranking.scores import Score
-from oodzoo.ranking.scores.registry import compute_score, is_own
+from oodzoo.ranking.scores.catalogue import compute_score, is_own
 from oodzoo.ranking.terms import FOLD_SCORES, Terms, score_table
 from oodzoo.ranking.testbed.agreement import Values
 from oodzoo.ranking.testbed.bed import RESAMPLES, SEED, Column, TestBed, judge
@@ -119,7 +119,7 @@ def head_accuracy(
 
 
 @dataclass(frozen=True)
-class Measurement:
+class BedMeasurement:
     """Accuracies and scores of all models.
 
     Attributes
@@ -150,7 +150,7 @@ def measure(
     tested: FeatureSource | None = None,
     device: str | None = None,
     progress: Progress | None = None,
-) -> Measurement:
+) -> BedMeasurement:
     """Compute the accuracies of heads and every score, or read them from the cache of the source.
 
     Parameters
@@ -221,7 +221,7 @@ def measure(
             column = Column(column.values, column.title)
         if name in own or any(value is not None for value in column.values.values()):
             columns[name] = column
-    return Measurement(accuracy, columns, left_out)
+    return BedMeasurement(accuracy, columns, left_out)
 
 
 def _registered_score(

@@ -31,7 +31,7 @@ from oodzoo.core.backend import Array, backend
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
-from oodzoo.extraction.source import FeatureSource, Shard
+from oodzoo.extraction.features import FeatureSource, Shard
 from oodzoo.linear.moments import Moments, domain_moments
 from oodzoo.tasks import KINDS, Kind
 

@@ -62,7 +62,7 @@ Shard = tuple[Array, Array]
 
 
 @dataclass(frozen=True)
-class Facts:
+class ModelFacts:
     """Size, cost and licence of a model; None where unknown."""
 
     feature_dim: int
@@ -105,7 +105,7 @@ class FeatureSource(Protocol):
         """Return the embeddings of `classes` by the text tower of a model; None without them."""
         return None
 
-    def facts(self, model: str) -> Facts:
+    def facts(self, model: str) -> ModelFacts:
         """Return the size, cost and licence of a model."""
         ...
 
@@ -200,10 +200,10 @@ class StoreSource:
         found = self.store.class_embeddings(model) if self.task.one_class else None
         return None if found is None else found.of(self.classes)
 
-    def facts(self, model: str) -> Facts:
+    def facts(self, model: str) -> ModelFacts:
         stored = self.store.model(model)
         milliseconds = self.store.milliseconds_per_image(model)
-        return Facts(stored.feature_dim, stored.parameters, milliseconds, stored.licence)
+        return ModelFacts(stored.feature_dim, stored.parameters, milliseconds, stored.licence)
 
     @property
     def domains_proposed(self) -> str | None:
@@ -305,8 +305,8 @@ class ArraySource(FeatureSource):
     def logits(self, model: str, domain: str) -> NDArray[Any] | None:
         return None
 
-    def facts(self, model: str) -> Facts:
-        return Facts(int(self._features[model].shape[1]))
+    def facts(self, model: str) -> ModelFacts:
+        return ModelFacts(int(self._features[model].shape[1]))
 
     @property
     def provenance(self) -> dict[str, str]:

@@ -18,10 +18,16 @@ import msgspec
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import file_digest, structured
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError, absolute, reading
-from oodzoo.extraction.config import Extraction, ExtractionConfig, LoadedModel, PassTime, Timing
 from oodzoo.extraction.engines import Work, Worker
 from oodzoo.extraction.loop import ExtractionLoop
-from oodzoo.extraction.timing import ExtractionProgress
+from oodzoo.extraction.models import LoadedModel
+from oodzoo.extraction.outcome import (
+    Extraction,
+    ExtractionConfig,
+    ExtractionProgress,
+    PassTime,
+    Timing,
+)
 from oodzoo.store.format import MANIFEST
 from oodzoo.store.mirror import location, pulled, store_folder
 from oodzoo.store.table import segment_file
@@ -81,7 +87,7 @@ class ModelShards(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """The result of a task; see :class:`~oodzoo.extraction.config.Extraction`."""
+    """The result of a task; see :class:`~oodzoo.extraction.outcome.Extraction`."""
 
     written: dict[str, dict[str, str]]
     timings: dict[str, tuple[int, float]]
