@@ -31,7 +31,6 @@ from oodzoo.linear.selection.concatenation import (
     require_distinct,
 )
 from oodzoo.linear.selection.contributions import select_by_contribution
-from oodzoo.linear.selection.selector import SpikeSlabSelector
 from oodzoo.ranking.constraints import TopK, one_top_k, restricted
 from oodzoo.ranking.ranker import rank, require_score
 from oodzoo.store.feature_store import FeatureStore
@@ -409,6 +408,10 @@ def _select_by_inclusion(
         "inclusion" and "targets" (n_classes, n_features), the mask "support" (n_features,),
         "iterations" and "converged".
     """
+    from oodzoo.linear.selection.selector import (
+        SpikeSlabSelector,
+    )  # and scikit-learn: slow to import
+
     selector = SpikeSlabSelector(threshold=threshold, task="regression", device=device)
     width = sum(source.facts(model).feature_dim for model in models)
     moments = None

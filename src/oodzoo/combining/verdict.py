@@ -24,7 +24,7 @@ from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 _ROUNDING = 1e-9
 """Differences of metrics up to this are rounding."""
@@ -111,7 +111,7 @@ def is_better(one: Estimate, other: Estimate) -> bool:
     gains = _gains(one.contributions, other.contributions)
     if len(gains) < 2 or _within_gain(one, other) < -_ROUNDING:
         return False
-    error = student.ppf(_LEVEL, len(gains) - 1) * gains.std(ddof=1) / math.sqrt(len(gains))
+    error = stdtrit(len(gains) - 1, _LEVEL) * gains.std(ddof=1) / math.sqrt(len(gains))
     return bool(gains.mean() > error + _ROUNDING)
 
 

@@ -43,7 +43,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import optimize, special, stats
+from scipy import optimize, special
 
 CONFIDENCE = 0.9
 
@@ -149,7 +149,7 @@ def new_domain_interval(
         variance = max(variance, (variance + typical) / 2)
     spread = max(variance, float(weights @ image_variances))
     error = np.sqrt(spread * (1 + np.sum(weights**2)))
-    margin = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error)
+    margin = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
     return mean - margin, mean + margin
 
 
