@@ -2,13 +2,14 @@
 
     python benchmarks/combination.py STORE [STORE ...] [--per-cell 10] [--markdown]
 
-Each domain is the test domain once; everything is chosen and trained on the others
+Each domain is the held-out domain once; everything is chosen and trained on the others
 (:func:`oodzoo.evaluate`). The table shows the accuracy minus that of the oracle, the single model
-that is most accurate on the test domain, in points: for each store, the mean and the worst store.
-In the row with target images, the images of the test domain are known without labels. With
-`--per-cell`, only so many random images per class and domain are used to train and to choose, and
-the heads are tested on all images of the test domain (a few test images would favour the oracle:
-the best of many models by chance). This is done for pools and single models, `--draws` times.
+that is most accurate on the held-out domain, in points: for each store, the mean and the worst
+store. In the row with target images, the images of the held-out domain are known without labels.
+With `--per-cell`, only so many random images per class and domain are used to train and to choose,
+and the heads are tested on all images of the held-out domain (a few test images would favour the
+oracle: the best of many models by chance). This is done for pools and single models, `--draws`
+times.
 
 Results with all images are cached in the stores: a second run takes seconds.
 """

@@ -5,11 +5,11 @@
 For each domain of each store, everything is decided on the other domains: the ranking, the selected
 features, and C of a linear head. The columns are the accuracies of this head on
 
-selected: features that contribute most to left-out training domains (`select_features`);
+selected: features that contribute most to held-out training domains (`select_features`);
 random: as many random features of all models, the mean of some draws;
 all: all features of all models;
 top 3: all features of the three best models of the default ranking;
-oracle: the best single model, chosen with the labels of the test domain.
+oracle: the best single model, chosen with the labels of the held-out domain.
 
 With --images-per-class, only so many images of each class and training domain are used.
 """
@@ -33,7 +33,7 @@ from oodzoo.linear.heads.linear import fit_head
 def held_out_accuracies(
     source: FeatureSource, test: str, per_class: int | None = None, draws: int = 2
 ) -> dict[str, float]:
-    """Accuracies on a test domain in percent, and the percentage of features selected."""
+    """Accuracies on a held-out domain in percent, and the percentage of features selected."""
     training = _training(source, test, per_class)
     rng = np.random.default_rng(0)
 

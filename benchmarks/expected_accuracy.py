@@ -2,15 +2,15 @@
 
     python benchmarks/expected_accuracy.py STORE [STORE ...] [--markdown]
 
-Each domain is the test domain once. The models are ranked without it: from the labelled domains
-alone, and together with the images of the test domain, without their labels. For the first model of
-each ranking, the expected accuracy is compared with the accuracy on the test domain of a linear
-head that was trained on the other domains. The reference is the mean accuracy of heads of the same
-model on the other domains, each trained without the domain that it is tested on.
+Each domain is the held-out domain once. The models are ranked without it: from the labelled domains
+alone, and together with the images of the held-out domain, without their labels. For the first
+model of each ranking, the expected accuracy is compared with the accuracy on the held-out domain of
+a linear head that was trained on the other domains. The reference is the mean accuracy of heads of
+the same model on the other domains, each trained without the domain that it is tested on.
 
-Printed for each store: regret and weighted tau of the ranking, averaged over test domains; mean
-accuracy of the first model, measured and expected; mean absolute error per test domain, and that of
-the reference; the number of test domains in the 90 % interval, and its mean width.
+Printed for each store: regret and weighted tau of the ranking, averaged over held-out domains; mean
+accuracy of the first model, measured and expected; mean absolute error per held-out domain, and
+that of the reference; the number of held-out domains in the 90 % interval, and its mean width.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def as_target(source: FeatureSource, domain: str) -> Target:
 def line(
     name: str, images: str, rankings: Mapping[str, Ranking], source: FeatureSource
 ) -> list[str]:
-    """One row of the table, from the ranking for each test domain."""
+    """One row of the table, from the ranking for each held-out domain."""
     regrets, taus, measured, reference = [], [], [], []
     for test, ranking in rankings.items():
         accuracy = {row.model: head_accuracy(source, row.model, test) for row in ranking.rows}

@@ -9,7 +9,7 @@ runs. Without --steps, both are timed for 200 steps on a CPU, where the full swe
 and for all steps on a GPU.
 
 The logistic probe: C chosen by leaving out each training domain, against LogisticRegressionCV
-with the same folds, values of C and standardised features, summed over all test domains.
+with the same folds, values of C and standardised features, summed over all held-out domains.
 """
 
 from __future__ import annotations

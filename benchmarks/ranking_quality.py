@@ -1,13 +1,13 @@
-"""How well scores order models for a test domain that they have not seen.
+"""How well scores order models for a held-out domain that they have not seen.
 
     python benchmarks/ranking_quality.py STORE [STORE ...] [--per-cell 10,20] [--markdown]
 
-Each domain is the test domain once. Scores are computed on the other domains, and compared with the
-accuracy on the test domain of linear heads that were trained on the other domains. Regret (accuracy
-of the best model minus that of the top model under the score, in points) and weighted tau are
-computed on each test domain and averaged. The tables show their mean and worst value over stores,
-and both for every store: with all images, and with random samples of a few images per class and
-domain, on which the scores are computed and the heads are trained (the heads are tested on all
+Each domain is the held-out domain once. Scores are computed on the other domains, and compared with
+the accuracy on the held-out domain of linear heads that were trained on the other domains. Regret
+(accuracy of the best model minus that of the top model under the score, in points) and weighted tau
+are computed on each held-out domain and averaged. The tables show their mean and worst value over
+stores, and both for every store: with all images, and with random samples of a few images per class
+and domain, on which the scores are computed and the heads are trained (the heads are tested on all
 images).
 
 Everything is cached in the stores: a second run takes seconds. Nothing is cached in a read-only

@@ -13,9 +13,9 @@ simulation: TPR and FPR in the cases of the paper (Appendix C.6), 50 repeats of 
 difficult: correlated features, heavy noise, pure noise as target, one-hot targets; 10 repeats.
 rules: accuracy on the held-out domains of a store of a linear head on the features that each scale
     rule selects, on as many random features, and on as many with the largest ridge weights. Models
-    are chosen without the test domain. C of the head is chosen on all their features, once per test
-    domain, by leaving out training domains. "0.5 of weights" scales the targets by half the factor
-    of the rule "weights".
+    are chosen without the held-out domain. C of the head is chosen on all their features, once per
+    held-out domain, by leaving out training domains. "0.5 of weights" scales the targets by half
+    the factor of the rule "weights".
 speed: one sweep relative to one d × d by d × C product; fits from moments of 10⁴ and 10⁶ samples.
 
 Tables are printed as results arrive and written to --out as Markdown. Fits run in --jobs processes

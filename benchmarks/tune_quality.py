@@ -1,4 +1,4 @@
-"""Accuracy of fine-tuning on left-out domains, beside that of the linear head.
+"""Accuracy of fine-tuning on held-out domains, beside that of the linear head.
 
 Each domain is left out once. Rows, all trained on the same images and measured on the domain left
 out:
@@ -11,9 +11,10 @@ out:
 - WiSE-FT: the last weights of LP-FT mixed with the linear head; the mixing is chosen;
 - chosen: what `oodzoo tune` takes.
 
-The learning rate of each row, and what is said to be chosen, are chosen without the test domain, by
-leaving each of the other domains out as well; the learning rate once, with the first seed. The mean
-over the domains is printed with its standard error over the seeds, and the time of the training.
+The learning rate of each row, and what is said to be chosen, are chosen without the held-out
+domain, by leaving each of the other domains out as well; the learning rate once, with the first
+seed. The mean over the domains is printed with its standard error over the seeds, and the time of
+the training.
 
     python benchmarks/tune_quality.py DATA ZOO MODEL [--rates 1e-4,3e-4] [--seeds 3] [--out FILE]
 
@@ -114,7 +115,7 @@ def _pairs(domains: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _runs_for(
     start: str, seed: int, test: str, domains: Sequence[str], rate: float
 ) -> Iterator[Job]:
-    """The run without a test domain and, if something is chosen, those without a pair."""
+    """The run without a held-out domain and, if something is chosen, those without a pair."""
     yield start, seed, (test,), rate
     if start == "probe":
         for other in domains:
@@ -125,7 +126,7 @@ def _runs_for(
 def _useful_rates(
     records: Records, domains: Sequence[str], start: str, test: str, rates: Sequence[float]
 ) -> list[float]:
-    """The learning rates that some row takes for a test domain; none if runs are missing."""
+    """The learning rates that some row takes for a held-out domain; none if runs are missing."""
     try:
         chosen = {
             _choose(records, domains, test, 0, rates, of, own)[0]
@@ -169,7 +170,7 @@ def _accuracy(
     rates: Sequence[float],
     name: str,
 ) -> float:
-    """Accuracy of a row on a test domain."""
+    """Accuracy of a row on a held-out domain."""
     start, of = ROWS[name]
     rate, candidate = _choose(records, domains, test, 0, rates, of, start)
     if len(of) > 1:

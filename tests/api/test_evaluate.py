@@ -175,10 +175,10 @@ def test_the_rule_of_domainbed_can_be_chosen() -> None:
             assert len(cell.measures) == 2
             for each in cell.measures:
                 assert each[0] / 5 == pytest.approx(round(each[0] / 5))  # of 20 of 25 samples
-    warning = "selected the heads of Single, Ensemble and Selection by labels of the test domain"
+    warning = "the heads of Single, Ensemble and Selection by labels of the held-out domain"
     assert (warning in str(other), warning in str(one)) == (True, False)
     assert again(other) == other
-    with pytest.raises(oodzoo.InputError, match="by the oracle, with labels of the test domains"):
+    with pytest.raises(oodzoo.InputError, match="oracle, with labels of the held-out domains"):
         oodzoo.fit(*data, recommended=other)
 
 
@@ -214,7 +214,7 @@ def test_the_events_of_an_evaluation() -> None:
     [(stage, start)] = heard.of("start")
     assert (stage, start["models"], start["top_k"]) == ("evaluation", list(features), 2)
     assert (start["domains"], start["images"]) == (["d0", "d1", "d2", "d3"], len(y))
-    assert any(line.startswith("test domain 'd2': ") for line in heard.messages())
+    assert any(line.startswith("held-out domain 'd2': ") for line in heard.messages())
     done, totals = zip(*heard.steps(), strict=True)
     assert len(set(totals)) == 1
     assert (list(done), done[-1]) == (sorted(set(done)), totals[0])
@@ -238,7 +238,7 @@ def test_an_evaluation_in_processes_is_that_of_one(tmp_path: Path) -> None:
     there = oodzoo.evaluate(source, **options, device="cpu,cpu", listener=heard)
     assert there == here
     # This process judged nothing itself, and progress never went back.
-    assert not any(line.startswith("test domain") for line in heard.messages())
+    assert not any(line.startswith("held-out domain") for line in heard.messages())
     assert any("on 2 workers (processes)" in line for line in heard.messages())
     done = [facts["done"] for _, facts in heard.of("progress")]
     assert done == sorted(done)

@@ -61,7 +61,7 @@ def test_repr(predictor: oodzoo.Predictor) -> None:
     assert shown == {"text/plain": repr(predictor), "text/html": predictor._repr_html_()}
     measured = oodzoo.fit({"m": rows()}, Y, DOMAINS)
     accuracy = measured.provenance.accuracy
-    assert str(measured) == f"{measured!r}: accuracy {accuracy:.1f} % on left-out domains"
+    assert str(measured) == f"{measured!r}: accuracy {accuracy:.1f} % on held-out domains"
     many = np.full(5000, 0.0001)
     many[7] = 0.625
     found = Prediction(3, "photos/a.jpg", "cat", many, 0.5, False)

@@ -174,7 +174,7 @@ def test_all_features_that_help_are_kept_if_no_number_can_be_compared() -> None:
     rng = np.random.default_rng(0)
     y, domains = np.tile([0, 1], 40), np.repeat(["a", "b"], 40)
     x = np.where(domains == "a", y, 1 - y)[:, None] + 0.1 * rng.normal(size=(80, 2))
-    with pytest.warns(UserWarning, match="no feature of m helps to predict left-out domains"):
+    with pytest.warns(UserWarning, match="no feature of m helps to predict held-out domains"):
         assert len(selected({"m": x}, y, domains).columns) == 1
 
 

@@ -80,7 +80,7 @@ def right(predictor: oodzoo.Predictor, files: list[Path]) -> float:
 
 
 def means(predictor: oodzoo.Predictor) -> tuple[float, float]:
-    """On left-out domains: of what was chosen, and of the linear head."""
+    """On held-out domains: of what was chosen, and of the linear head."""
     done = record(predictor)
     names = (done["choice"]["name"], "linear head")
     chosen, head = (np.mean(list(done["left_out"][name].values())) for name in names)

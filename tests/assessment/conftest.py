@@ -27,7 +27,7 @@ def new_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def promised(predictor: oodzoo.Predictor) -> oodzoo.Predictor:
-    """The predictor, with an accuracy on left-out domains."""
+    """The predictor, with an accuracy on held-out domains."""
     found = copy.copy(predictor)
     found.provenance = replace(
         predictor.provenance, accuracy=97.0, accuracy_interval=(95.0, 100.0), choice="pool"

@@ -101,7 +101,7 @@ def test_whether_a_test_agrees(
 ) -> None:
     found = promised(**intervals)
     assert found.agrees is agrees
-    assert found.text.startswith("When it was fitted, it reached 90.0 % on left-out domains, 80–95")
+    assert found.text.startswith("When it was fitted, it reached 90.0 % on held-out domains, 80–95")
     assert words in found.text
 
 

@@ -50,7 +50,7 @@ def test_constraints_and_numbers_of_models(
     limit = ("--max-parameters", str(sizes[largest] - 1), "--out", tmp_path / "model")
     done = run("fit", store.path, "--top-k", "2,3", *limit)
     assert f"model '{largest}' is not used: more than" in done.err
-    assert "--top-k 2,3: the best 2 models, chosen on left-out domains" in done.err
+    assert "--top-k 2,3: the best 2 models, chosen on held-out domains" in done.err
     assert largest not in [model.name for model in oodzoo.load(tmp_path / "model").models]
     complaint = run("fit", store.path, "--models", ",".join(sizes), *limit).complaint
     assert f"the model '{largest}' was named, but not allowed: more than" in complaint

@@ -136,7 +136,7 @@ def test_what_is_said_at_the_end() -> None:
     points = (ConfidencePoint(0.0, 100, 80.0, 60.0), ConfidencePoint(0.9, 0.0, None, None))
     assert "no image had this confidence" in half.abstained_text(0.9, LeftOut((), points))
     assert half.abstained_text(0.5, LeftOut((), points)).endswith(
-        "on left-out domains at 0, 80.0 % of the others were right (worst domain 60.0 %), and 0 % "
+        "on held-out domains at 0, 80.0 % of the others were right (worst domain 60.0 %), and 0 % "
         "had no label"
     )
 

@@ -84,7 +84,7 @@ def test_fine_tuning(run: Run, tmp_path: Path) -> None:
     code, out, _ = run(*given)
     assert code == 0
     assert "Fine-tuned" in [line.split()[0] for line in out.splitlines() if line]
-    assert "of training for a test domain, on cpu." in out
+    assert "of training for a held-out domain, on cpu." in out
     assert "points compared with Single, which is recommended otherwise" in out
     document = run(*given, "--json").document
     tuned = document["fine_tuned"]

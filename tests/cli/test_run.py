@@ -50,7 +50,7 @@ def test_a_run_and_the_commands_that_it_prints(run: Run, digits: Path, tmp_path:
     first = run(*command)
     assert first.code == 0, first.err
     assert "1. Extract features of 4 models" in first.err
-    for words in ("90 images, 3 domains", "F. Selection", "weighted tau", "90 %", str(job)):
+    for words in ("90 images, 3 domains", "Selection", "weighted tau", "90 %", str(job)):
         assert words in first.out
     *_, result = first.out.partition("\nResult: ")
     sentence, *_ = result.partition("\n  accuracy ")

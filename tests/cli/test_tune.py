@@ -48,7 +48,7 @@ def test_tune(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
     assert (head[:2], last[:2], average[0]) == (["linear", "head"], ["last", "weights"], "average")
     assert float(last[-1] if last[-1] != "chosen" else last[-2]) > float(head[-1])
     assert "tiny-tuned: " in done.out
-    assert "chosen by the likelihood of the labels on left-out domains; the accuracy" in done.out
+    assert "chosen by the likelihood of the labels on held-out domains; the accuracy" in done.out
     assert "2 classes, trained on 48 images of 3 domains; fine-tuning took " in done.out
     loaded = oodzoo.load(out)
     assert [model.name for model in loaded.models] == ["tiny-tuned"]
@@ -81,7 +81,7 @@ def test_a_model_of_several(run: Run, ensemble: Path, data: Path, tmp_path: Path
 def test_an_unchanged_predictor(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
     ruin = ("--learning-rate", "1e4", "--steps", "2", "--batch-size", "4", "--schedule", "constant")
     done = run("tune", single, data, "--out", tmp_path / "tuned", *ruin)
-    assert "the linear head on 'tiny' as it was is best on left-out domains: the pred" in done.out
+    assert "the linear head on 'tiny' as it was is best on held-out domains: the pred" in done.out
     assert [model.name for model in oodzoo.load(tmp_path / "tuned").models] == ["tiny"]
 
 

@@ -1,4 +1,4 @@
-"""Fine-tuning without each test domain, the images of a store, and the row of fine-tuned models.
+"""Fine-tuning without each held-out domain, images of a store, and the fine-tuned row.
 
 An evaluation does not show the weights; its row is tested with made-up predictions, which are fast.
 """
@@ -65,7 +65,7 @@ def source(folder: Path, tmp_path: Path) -> StoreSource:
 
 @pytest.fixture(scope="module")
 def whole(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, TunedFold]:
-    """What is found for all test domains."""
+    """What is found for all held-out domains."""
     source = copied(folder, tmp_path_factory.mktemp("whole") / "copy")
     return tuned(source, folder / "data")
 
@@ -148,7 +148,7 @@ def test_runs_without_a_pair_serve_both_domains_and_are_kept(
 def test_what_was_stopped_continues(
     folder: Path, source: StoreSource, whole: dict[str, TunedFold]
 ) -> None:
-    # in the last run of the second test domain
+    # in the last run of the second held-out domain
     with pytest.raises(KeyboardInterrupt):
         tuned(source, folder / "data", listener=Steps(stop_after=4 * SETTINGS.steps + 2))
     assert (source.store.path / "cache" / "tuning").exists()

@@ -28,11 +28,11 @@ OPTIONS: dict[str, Any] = {"top_k": 2, "baselines": False, "with_target": True}
 
 
 def judged(source: StoreSource, **more: Any) -> list[str]:
-    """The test domains that are evaluated, not read."""
+    """The held-out domains that are evaluated, not read."""
     heard = Heard()
     oodzoo.evaluate(source, **OPTIONS | more, listener=heard)
     lines = heard.messages()
-    return sorted({line.split("'")[1] for line in lines if line.startswith("test domain")})
+    return sorted({line.split("'")[1] for line in lines if line.startswith("held-out domain")})
 
 
 def test_an_evaluation_that_was_stopped_continues(
@@ -43,7 +43,7 @@ def test_an_evaluation_that_was_stopped_continues(
 
     class Stop(Listener):
         def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-            if facts.get("message", "").startswith("test domain 'd1': training"):
+            if facts.get("message", "").startswith("held-out domain 'd1': training"):
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -94,7 +94,7 @@ def test_texts(tmp_path: Path) -> None:
         result = oodzoo.evaluate(oodzoo.FeatureStore(store.path), **options)
         row = result.baselines["zero_shot"]
         assert (row.average > 60) == good
-    # which is best in d0 is not known when d0 is the test domain
+    # which is best in d0 is not known when d0 is the held-out domain
     assert {cell.models for cell in row.cells.values()} == {("clip",)}
     assert row.cells["d0"].accuracy < 100
 

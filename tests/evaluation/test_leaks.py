@@ -1,6 +1,6 @@
-"""The test domain has no influence before it is scored.
+"""The held-out domain has no influence before it is scored.
 
-What is decided and trained for a test domain is compared, which results do not show.
+What is decided and trained for a held-out domain is compared, which results do not show.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def scrambled(data: Any, test: str = TEST) -> Any:
 
 
 class Decided:
-    """Everything that an evaluation decides and trains for a test domain."""
+    """Everything that an evaluation decides and trains for a held-out domain."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Decided:
         self.scores = score_choice(source, test, self.choice, [rows] * trials)
 
     def parts(self, *, of_heads: bool = True) -> list[Any]:
-        """All but what depends on the test domain: predictions of it, and the figures of it."""
+        """All but what depends on the held-out domain: predictions of it, and the figures of it."""
         heads = self.heads
         every: list[Any] = [heads.alone, heads.candidates] if of_heads else []
         found: list[Any] = [self.ranking, heads.domains] if of_heads else []
@@ -107,7 +107,7 @@ def same(one: Any, two: Any) -> bool:
     return np.array_equal(one, two) if isinstance(one, np.ndarray) else bool(one == two)
 
 
-# --- without images of the test domain ----------------------------------------------------------
+# --- without images of the held-out domain --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_a_class_that_only_the_test_domain_has_changes_nothing() -> None:
         assert two.scores[way].accuracy < cell.accuracy
 
 
-# --- with unlabelled images of the test domain --------------------------------------------------
+# --- with unlabelled images of the held-out domain ------------------------------------------------
 
 
 @pytest.mark.parametrize("test", ["d0", "d2"])

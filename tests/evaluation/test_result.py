@@ -118,14 +118,14 @@ def test_findings() -> None:
             "Ensemble 87.5 %, Selection 87.0 %)."
         ),
         (
-            "That is 2.5 points below the best single model on each test domain (90.5 %), which is "
-            "unknown in advance."
+            "That is 2.5 points below the best single model on each held-out domain (90.5 %), "
+            "which is unknown in advance."
         ),
         (
-            "For d1, another way was chosen without it, and the choice is part of what is "
+            "For d1, another combination was chosen without it, and the choice is part of what is "
             "measured; Pool in every domain has 88.5 %."
         ),
-        "With unlabelled images of each test domain, the pool reaches 91.5 %.",
+        "With unlabelled images of each held-out domain, the pool reaches 91.5 %.",
         "Selection keeps 38 % of the features, 1.0 points above as many random ones (86.0 %).",
     ]
     assert evaluation().findings() == [found[0], found[2]]
@@ -180,8 +180,8 @@ def test_what_notebooks_show_is_short_whatever_the_names() -> None:
     assert len(repr(long)) < 400
     assert "<domain" not in long._repr_html_()
     assert repr(evaluation()) == (
-        "Evaluation(2 test domains: recommended pool of 2 models, 88.0 %; single 85.0, pool 88.5, "
-        "ensemble 87.5, selection 87.0 %)"
+        "Evaluation(2 held-out domains: recommended pool of 2 models, 88.0 %; single 85.0, pool "
+        "88.5, ensemble 87.5, selection 87.0 %)"
     )
     assert repr(recommended()) == "Recommended(pool of 2 models, 88.0 %)"
     odd = evaluation(recommended=recommended(choice="single", models=("<b>\n" * 99,)))
@@ -225,7 +225,7 @@ WORDS: list[tuple[Advice, float | None, str]] = [
     (on_images(curve(80.0, 79.0, metric="explained_variance")), -1.0,
      ("From 10 to 20 training images, the explained variance of the top model fell by 1.0 "
      "points: more images of the same domains would hardly help.")),
-    (on_images(SPREAD), 2.0, "noise between test domains: it is unclear whether more images"),
+    (on_images(SPREAD), 2.0, "noise between held-out domains: it is unclear whether more images"),
     (on_domains(domains(a=(70, 73), b=(80, 83)), "accuracy"), 3,
      ("Training on 3 domains instead of 2 raised the accuracy of the top model by 3.0 points: "
      "labelled images of a further domain would probably help")),

@@ -56,7 +56,7 @@ from oodzoo.tasks import CLASSIFICATION, KINDS, Kind, task_of
 
 @pytest.mark.parametrize("shape", [(48, 5), (48, 60)])
 def test_predictions_equal_literal_fits(shape: tuple[int, int]) -> None:
-    """Three domains: without a test domain, then for each of them as the test domain."""
+    """Three domains: without a held-out domain, then for each of them as the held-out domain."""
     samples = planted(*shape, 3, 3)
     X, y, domains = samples
     groups = [f"g{row // 2}" for row in range(48)]
@@ -110,7 +110,7 @@ def found(four: ArraySource) -> dict[str | None, Heads]:
 
 
 def test_a_left_out_pool_is_chosen_without_the_domain(found: dict[str | None, Heads]) -> None:
-    """By predictions of left-out domains and within the others; it predicts both of the domain."""
+    """By predictions of held-out domains and within the others; it predicts both of the domain."""
     heads = found[None]
     pools = left_out_pools(heads)
     assert pools.within is not None
@@ -162,7 +162,7 @@ def decision(source: ArraySource, heads: Heads) -> Decision:
 def literal(
     source: ArraySource, columns: Columns, parts: list[Any] | None = None
 ) -> tuple[list[Any], list[Any], list[Any]]:
-    """Predictions (settings, n, 3) of left-out domains and within the domains, and the labels.
+    """Predictions (settings, n, 3) of held-out domains and within the domains, and the labels.
 
     `parts` are the features that are used where each domain is left out, if these differ.
     """
@@ -376,7 +376,7 @@ def weighted(sizes: list[int], target: int, seed: int = 0) -> ImageWeights:
 
 @pytest.mark.parametrize("shape", [(80, 5), (40, 60)])
 def test_standardised_predictions_equal_literal_fits(shape: tuple[int, int]) -> None:
-    """A left-out domain is standardised as if it had no labels, the others by their labels."""
+    """A held-out domain is standardised as if it had no labels, the others by their labels."""
     every = planted(*shape, 3, 4)
     known = every.domains < 3
     y, domains = every.labels[known], every.domains[known]

@@ -102,7 +102,7 @@ OF_PAIRS = [
 @pytest.mark.parametrize(
     ("rule", "records", "expected"),
     [
-        ("training-domain", [  # the first is best on the test domain, the second on the others
+        ("training-domain", [  # the first is best on the held-out domain, the second on the others
             record((0,), [0.9, 0, 0], [0.9, 0.5, 0.5], 0),
             record((0,), [0.1, 0, 0], [0.0, 0.4, 0.8], 1),
             record((0,), [0.2, 1, 1], [1.0, 0.3, 0.3], 2),

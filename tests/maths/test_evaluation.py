@@ -127,7 +127,7 @@ OTHERS = ["regression", "multilabel"]
 
 @pytest.mark.parametrize("kind", OTHERS)
 def test_other_tasks_equal_scikit_learn(kind: Kind) -> None:
-    """A test domain: its single model and the best two, with the regularisation by hand."""
+    """A held-out domain: its single model and the best two, with the regularisation by hand."""
     features, y, domains = task_zoo(kind, n=18, d=60 if kind == "regression" else 5)
     result = oodzoo.evaluate(features, y, domains, task=kind, top_k=2)
     assert (result.task, result.metric) == (kind, result.single.metric)
@@ -152,7 +152,7 @@ def test_other_tasks_equal_scikit_learn(kind: Kind) -> None:
 
 
 def _by_hand(kind: Kind, X: Any, y: Any, domains: Any, test: str) -> Any:
-    """Predictions of a test domain with the setting that is best on left-out training domains."""
+    """Predictions of a held-out domain with the best setting on held-out training domains."""
     fit = outputs.regression if kind == "regression" else outputs.log_odds
     train = domains != test
     values = []

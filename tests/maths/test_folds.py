@@ -109,7 +109,7 @@ def test_predictions_are_those_of_the_best_ridge(case: str, device: str | None) 
     if device is not None and case in CASES:
         for fold, same in zip(folds, folds_of(data), strict=True):
             assert_same(fold, same)
-    if device is None and len(data) > 2:  # chosen without the test domain
+    if device is None and len(data) > 2:  # chosen without the held-out domain
         for test, each in two_out(data).items():
             assert_ridge(each, others(data, test))
             alone = folds_of(others(data, test))

@@ -56,7 +56,7 @@ def by_domain(samples: Samples, outputs: Any) -> list[Any]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n", "d"), [(60, 5), (30, 40)])
 def test_regularisation_and_metric_of_left_out_domains(kind: Kind, n: int, d: int) -> None:
-    """Left-out domains and cross-validation within the domains choose, each with a half."""
+    """Held-out domains and cross-validation within the domains choose, each with a half."""
     samples = made(kind, n, d)
     left_out = by_domain(samples, literal(kind, samples, samples.domains))
     folds = folds_within(task_of(kind), samples.labels, samples.domains)

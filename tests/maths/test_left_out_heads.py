@@ -1,4 +1,4 @@
-"""Heads and their predictions of left-out domains, against scikit-learn or formulas."""
+"""Heads and their predictions of held-out domains, against scikit-learn or formulas."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ CLASSIFIERS = pytest.mark.parametrize(
 def test_predictions_of_left_out_domains(
     predict: Any, expect: Any, settings_: Any, device: str | None
 ) -> None:
-    """For all shapes, sets and settings; left-out samples have no influence."""
+    """For all shapes, sets and settings; held-out samples have no influence."""
     for shape in SHAPES:
         for n_classes in (2, 3):
             samples = planted(*shape, n_classes, 4)
@@ -81,7 +81,7 @@ def test_predictions_of_left_out_domains(
                 np.testing.assert_allclose(path, expected, rtol=1e-6, atol=1e-5)
                 assert path.dtype == np.float32
         for some in ({0}, {1, 2}):
-            # all left-out samples but one are scrambled: its prediction stays the same
+            # all held-out samples but one are scrambled: its prediction stays the same
             one, two = (
                 predict(each, 3, [some], device)[0] for each in (samples, scrambled(samples, some))
             )
@@ -124,7 +124,7 @@ def test_log_odds_of_several_labels(n: int, d: int) -> None:
             expected = oracle.log_odds(training, samples.labels[~out], others, C)
             np.testing.assert_allclose(found[at], expected, rtol=2e-3, atol=2e-3)
             np.testing.assert_allclose(rough[at], expected, rtol=0.1, atol=0.3)
-    # neither the labels of left-out samples nor the order of labels and settings matter
+    # neither the labels of held-out samples nor the order of labels and settings matter
     (one,) = left_out_labels(samples, 3, [{0}], Cs=[0.01, 1], tol=1e-6)
     labels = np.where(samples.domains[:, None] == 0, 1 - samples.labels, samples.labels)
     changed = samples._replace(labels=labels[:, ::-1])
@@ -161,7 +161,7 @@ def test_regressions(n: int, d: int) -> None:
     samples.features[:, 1] = 3.0
     for left_out in ({0}, {1, 2}):
         out = np.isin(samples.domains, list(left_out))
-        # the labels of left-out samples do not matter
+        # the labels of held-out samples do not matter
         changed = samples._replace(labels=np.where(out[:, None], 1e6, samples.labels))
         (found,) = left_out_regressions(changed, 2, [left_out])
         kept: list[Any] = [each[~out] for each in samples]

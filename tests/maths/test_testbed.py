@@ -138,7 +138,7 @@ def test_taus_and_regrets_are_averaged_over_test_domains() -> None:
     assert alone.by_domain == {}
     assert alone.averaged == Agreement(alone.regret, alone.weighted_tau, alone.tau)
     by_domain = {d: dict(PERFECT.values) for d in "ab"}
-    by_domain["a"]["m0"] = None  # without a score on one test domain, a model has none
+    by_domain["a"]["m0"] = None  # without a score on one held-out domain, a model has none
     columns = {"s": Column.averaged(by_domain)}
     each = dict.fromkeys("ab", ACCURACY)
     lacking = judge({"name": "toy"}, ACCURACY, columns, by_domain=each, resamples=9)["s"]

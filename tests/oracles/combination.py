@@ -173,13 +173,13 @@ def clearly_better(one: Known, other: Known) -> bool:
 
 
 def by_chance(one: Known, other: Known) -> bool:
-    """Whether the mean gain over left-out domains is within two standard errors of the images."""
+    """Whether the mean gain over held-out domains is within two standard errors of the images."""
     gain, error = gain_over_images(one, other)
     return gain <= 2 * error
 
 
 def gain_over_images(one: Known, other: Known) -> tuple[float, float]:
-    """The mean over left-out domains of the gain, and its standard error over the images."""
+    """The mean over held-out domains of the gain, and its standard error over the images."""
     total, variance = 0.0, 0.0
     for mine, theirs in zip(one.left_out, other.left_out, strict=True):
         gaps = [float(a) - float(b) for a, b in zip(mine, theirs, strict=True)]

@@ -1,4 +1,4 @@
-"""Slow and literal twin of the contributions of features to left-out domains.
+"""Slow and literal twin of the contributions of features to held-out domains.
 
 Ridge regressions are solved in the space of the features, one domain and one class at a time.
 """

@@ -45,7 +45,7 @@ def calibration_error(probabilities: Any, labels: Any, bins: int) -> float:
 def chosen_head(X: Any, y: Any, domains: Any, folds: Any, n_classes: int) -> Any:
     """Log-probabilities of the samples of domain and fold -1, by a head of all others.
 
-    Its ridge and temperature are best for left-out domains and folds, which weigh alike.
+    Its ridge and temperature are best for held-out domains and folds, which weigh alike.
     """
     training = domains >= 0
     left_out, unseen = split_classes(X, y, domains, SETTINGS, n_classes)

@@ -81,7 +81,7 @@ def best_setting(
     labels: Sequence[Floats],
     share: float,
 ) -> int:
-    """The setting of the highest quality, a share of it on left-out domains, the rest within."""
+    """The setting of the highest quality, a share of it on held-out domains, the rest within."""
     every, values = np.concatenate(labels), []
     for at in range(len(left_out[0])):
         value = 0.0

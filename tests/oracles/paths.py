@@ -1,4 +1,4 @@
-"""Left-out predictions by scikit-learn, one fit at a time."""
+"""Held-out predictions by scikit-learn, one fit at a time."""
 
 from __future__ import annotations
 

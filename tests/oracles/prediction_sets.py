@@ -27,7 +27,7 @@ def quantile(scores: Scores, level: Fraction) -> float:
 
 
 def threshold(scores: Scores, wanted: str) -> float:
-    """The quantile of the lowest level that covers left-out domains as wanted, on average."""
+    """The quantile of the lowest level that covers held-out domains as wanted, on average."""
     level = Fraction(wanted)
     if len(scores) == 1:
         return quantile(scores, level)

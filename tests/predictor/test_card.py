@@ -141,7 +141,7 @@ def test_a_table_of_the_models() -> None:
     unknown = ("weight", "parameters", "licence", "<img>", "Accuracy on left-out", "optimistic")
     assert not any(words in html for words in unknown)
     name = predictor.models[0].name
-    measured = "Accuracy on left-out domains: 71.2 % (90 % interval for one domain: 50–90): "
+    measured = "Accuracy on held-out domains: 71.2 % (90 % interval for one domain: 50–90): "
     changes: list[tuple[dict[str, Any], str]] = [
         ({"accuracy": 71.25, "accuracy_interval": (50.0, 90.0)}, measured[:-2]),
         ({"accuracy_by_domain": {"<img>": 71.25}}, f"{measured}&lt;img&gt; 71.2"),

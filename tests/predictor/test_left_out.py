@@ -1,4 +1,4 @@
-"""What is measured on left-out domains when a predictor is fitted."""
+"""What is measured on held-out domains when a predictor is fitted."""
 
 from __future__ import annotations
 

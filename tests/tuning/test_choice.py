@@ -1,4 +1,4 @@
-"""The choice of a learning rate and of weights on left-out domains."""
+"""The choice of a learning rate and of weights on held-out domains."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def fit(
     predictor.save(out)
     if predictor.provenance.choice == "ensemble" and not isinstance(number, int | None):
         best = count(len(predictor.models), "model")
-        terminal.say(f"--top-k {top_k}: the best {best}, chosen on left-out domains")
+        terminal.say(f"--top-k {top_k}: the best {best}, chosen on held-out domains")
     location = parse_location(out)
     if isinstance(location, Path):
         Events(others).artifact("predictor", location)

@@ -41,7 +41,7 @@ dtype
 limit
     Use only this many images, stratified by domain and class.
 method : HOW
-    How features are selected. consistent: those that help to predict left-out domains. paper:
+    How features are selected. consistent: those that help to predict held-out domains. paper:
     spike and slab over all domains together.
 precision
     Compute precision (PyTorch models): float32, bfloat16 or float16.
@@ -66,7 +66,7 @@ threshold; default 0.5
     --method paper only: keep features with a higher inclusion probability.
 top_k : N,…|auto
     Number of best models to concatenate; several, as 1,3,5, or auto (1, 3, 5 or 7): an
-    evaluation compares them, else the best on left-out domains is taken.
+    evaluation compares them, else the best on held-out domains is taken.
 unlabelled : FOLDER
     Images without labels, as a domain of their own; FOLDER or NAME=FOLDER, repeatable.
 yes (--yes, -y)

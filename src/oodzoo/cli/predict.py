@@ -82,7 +82,7 @@ def predict(
         Give no label if its probability is below P (0 to 1).
     coverage : P
         Also write sets of classes that contain the right one with this probability, as measured
-        on left-out domains: 0.8, 0.9 or 0.95; intervals, for numbers.
+        on held-out domains: 0.8, 0.9 or 0.95; intervals, for numbers.
     sort_into : FOLDER
         Copy images into a folder for each class; those without a label into _unsure.
     link : KIND
@@ -431,7 +431,7 @@ class Summary:
         )
 
     def abstained_text(self, confidence: float, left_out: LeftOut | None, but: str = "") -> str:
-        """Samples without a label, and the accuracy of the others on left-out domains.
+        """Samples without a label, and the accuracy of the others on held-out domains.
 
         `but` is added to what was measured.
         """
@@ -445,9 +445,9 @@ class Summary:
         point = left_out.at_confidence(confidence)
         at = f" at {point.confidence:g}" if point.confidence != confidence else ""
         if point.accuracy is None or point.worst is None:
-            return f"{text}; on left-out domains, no {self.noun} had this confidence"
+            return f"{text}; on held-out domains, no {self.noun} had this confidence"
         return (
-            f"{text}; on left-out domains{at}, {point.accuracy:.1f} % of the others were right "
+            f"{text}; on held-out domains{at}, {point.accuracy:.1f} % of the others were right "
             f"(worst domain {point.worst:.1f} %), and {100 - point.kept:.0f} % had no label"
             f"{but}"
         )

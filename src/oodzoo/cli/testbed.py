@@ -1,4 +1,4 @@
-"""`oodzoo testbed`: compare scores with the accuracy of models on test domains."""
+"""`oodzoo testbed`: compare scores with the accuracy of models on held-out domains."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _show_published(terminal: Terminal) -> None:
     terminal.paragraph(
         "DomainBed, SWAD: a ResNet-50, trained as a whole. ZooD: a head of the top model "
         "(Single), of all features of the top models (Ensemble), of selected ones "
-        "(F. Selection; F. Ratio: % of the features that it keeps); Fine-tuned: the top "
+        "(Selection; F. Ratio: % of the features that it keeps); Fine-tuned: the top "
         "model, trained as a whole."
     )
     terminal.table(
@@ -160,12 +160,12 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
         least=("models", "averaged", "same", "tau"),
     )
     terminal.paragraph(
-        "regret: points of accuracy lost on the test domain by using the top model. "
-        "w. tau, tau: rank correlations with the accuracy of heads on the test domain. "
-        "All three are computed on each test domain and averaged. "
+        "regret: points of accuracy lost on the held-out domain by using the top model. "
+        "w. tau, tau: rank correlations with the accuracy of heads on the held-out domain. "
+        "All three are computed on each held-out domain and averaged. "
         "90 %: interval of w. tau from resampling models. ~: statistically tied with the "
         "best, corrected for the number of scores. "
-        "averaged: w. tau of scores and accuracies averaged over test domains first."
+        "averaged: w. tau of scores and accuracies averaged over held-out domains first."
     )
     if uneven:
         terminal.line("same: w. tau on the models that have all scores.")
@@ -187,13 +187,13 @@ def show_best_score(terminal: Terminal, bed: TestBed, store: Path) -> None:
 
 
 def show_domains(terminal: Terminal, bed: TestBed) -> None:
-    """Print regret and weighted tau on each test domain."""
+    """Print regret and weighted tau on each held-out domain."""
     columns = [
         [domain, *(_pair(bed.scores[name].by_domain[domain]) for name in bed.order)]
         for domain in bed.accuracy_by_domain
     ]
     left = [["score", *bed.order]]
-    _show_wide(terminal, left, columns, "Regret and weighted tau on each test domain")
+    _show_wide(terminal, left, columns, "Regret and weighted tau on each held-out domain")
 
 
 def _cells(name: str, bed: TestBed, uneven: bool) -> list[str]:
@@ -339,7 +339,7 @@ def compare_scores(
     out : PATH
         One STORE only: write the result to this JSON file.
     protocol : HOW
-        STORE only: unseen computes the scores for each test domain on the other domains; all
+        STORE only: unseen computes the scores for each held-out domain on the other domains; all
         computes them once on all domains.
     values
         STORE only: CSV file of external scores, such as model,my_score.
@@ -450,7 +450,7 @@ def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None
     if len(protocols) > 1:
         terminal.warn(f"the results use different protocols: {', '.join(protocols)}")
     if len({bool(bed.accuracy_by_domain) for bed in beds}) > 1:
-        terminal.warn("some results have no values by test domain; their taus are of the means")
+        terminal.warn("some results have no values by held-out domain; their taus are of the means")
     comparison = compare(_labelled(beds, [path.stem for path in results]))
     show_comparison(terminal, comparison)
     terminal.document(comparison_document(comparison))

@@ -100,7 +100,7 @@ def standardised_predictions(
     groups: Groups | None = None,
     device: str | None = None,
 ) -> dict[float, HeadPredictions]:
-    """Predictions of heads of standardised features, by their share of left-out domains.
+    """Predictions of heads of standardised features, by their share of held-out domains.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def pool_for_target(
     ----------
     source : FeatureSource
     heads : Heads
-        Predictions for the training domains, and for the target as the test domain.
+        Predictions for the training domains, and for the target as the held-out domain.
     plain : Pool
         Chosen among these; its predictions estimate the mixture of classes of a domain.
     target : callable

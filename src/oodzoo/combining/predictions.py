@@ -1,20 +1,20 @@
 """Predictions of heads for samples that they were not trained on.
 
-For a test domain, two kinds of predictions of the training domains say how good a head is:
+For a held-out domain, two kinds of predictions of the training domains say how good a head is:
 
-- those of *left-out domains*, by heads of the other training domains: they see the shift to another
+- those of held-out *training* domains, by heads of the other ones: they see the shift to another
   domain, but the heads are trained on fewer domains, and a few domains say little;
 - those *within* the domains, by cross-validation: the heads are trained on all domains, like the
   final one, and the estimate varies little, but it does not see any shift.
 
-How far the test domain is from the others is unknown. A model therefore has several heads in a
+How far the held-out domain is from the others is unknown. A model therefore has several heads in a
 pool, which differ in their regularisation: it has the highest quality
 (:mod:`oodzoo.linear.heads.outputs`) for samples of which a *share* comes from a domain as far away
 as the training domains are from each other, and the rest from these domains. A head that is used
 alone has the share ½.
 
-A head of the training domains predicts the test domain. The test domain has no influence on
-anything else.
+A head of the training domains predicts the held-out domain, which has no influence on anything
+else.
 
 Where a model has class embeddings (:mod:`oodzoo.zoo.model`), it has two more kinds of heads in a
 pool: the zero-shot head, which is not trained, and heads that start from it
@@ -64,7 +64,7 @@ def pool_columns(source: FeatureSource, models: Sequence[str]) -> Columns:
 
 
 SHARES = (0.0, 0.5, 1.0)
-"""Weights of left-out domains in the choice of heads and pools; the rest is within the domains."""
+"""Weights of held-out domains in the choice of heads and pools; the rest is within the domains."""
 
 ALONE = 0.5
 """The share of a head that is used alone."""
@@ -83,7 +83,7 @@ class Head(NamedTuple):
     ----------
     model, kind : str
     share : float
-        Weight of left-out domains in the choice of its regularisation.
+        Weight of held-out domains in the choice of its regularisation.
     """
 
     model: str
@@ -105,7 +105,7 @@ class HeadPredictions:
         Outputs for the same samples, by cross-validation within the training domains; None if it
         was not done.
     test : array (n, C), optional
-        Outputs for the test domain, by the head trained on all training domains.
+        Outputs for the held-out domain, by the head trained on all training domains.
     """
 
     setting: int
@@ -142,7 +142,7 @@ def fit_kind(
 
 
 ByTest = dict[str | None, HeadPredictions]
-"""Predictions of a head by test domain; None is for no test domain."""
+"""Predictions of a head by held-out domain; None is for no held-out domain."""
 
 
 def model_predictions(
@@ -150,8 +150,8 @@ def model_predictions(
 ) -> tuple[ByTest, dict[Head, ByTest]]:
     """Predictions of the head of a model that is used alone, and of its heads in a pool.
 
-    With two domains there is no test domain: one domain cannot be split into training domains.
-    Domains are in the order of the source, without the test domain.
+    With two domains there is no held-out domain: one domain cannot be split into training domains.
+    Domains are in the order of the source, without the held-out domain.
     """
     domains = source.domains
     tests: list[str | None] = [None, *(domains if len(domains) > 2 else ())]
@@ -236,7 +236,7 @@ def predict_left_out(
     zero_shot: LinearHead | None = None,
     device: str | None = None,
 ) -> dict[float, list[HeadPredictions]]:
-    """Predictions without a test domain, then for each domain as the test domain, by share.
+    """Predictions without a held-out domain, then for each domain as the held-out domain, by share.
 
     `samples` are of domains numbered from 0; groups are kept whole by the cross-validation within
     the domains. A head trained without two domains serves both.

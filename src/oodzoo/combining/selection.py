@@ -80,7 +80,7 @@ class ClassSelection:
 
 @dataclass(frozen=True)
 class NumberTried:
-    """A number of features, and the mean log-likelihood of left-out domains with it.
+    """A number of features, and the mean log-likelihood of held-out domains with it.
 
     The log-likelihood is None if no domain could be predicted, or there was nothing to choose.
     """
@@ -150,7 +150,7 @@ class Selection:
     contributions : dict
         Contributions (n_features,) of the features of each model; "consistent" only.
     numbers_tried : tuple of NumberTried
-        The numbers of features compared on left-out domains; "consistent" only.
+        The numbers of features compared on held-out domains; "consistent" only.
     inclusion : dict
         Inclusion probabilities (n_classes, n_features) of each model; "paper" only.
     iterations, converged : int, bool
@@ -242,8 +242,8 @@ def select_features(
     domains : sequence of str, optional
         Domains to learn from; all if None.
     method : {"consistent", "paper"}
-        "consistent" keeps the features that contribute most to the prediction of left-out domains,
-        as many as are best on left-out domains (:mod:`oodzoo.linear.selection.contributions`). It
+        "consistent" keeps the features that contribute most to the prediction of held-out domains,
+        as many as are best on held-out domains (:mod:`oodzoo.linear.selection.contributions`). It
         needs two or more domains. "paper" keeps the features with a high inclusion probability for
         any class in a spike-and-slab linear model of all domains together
         (:class:`oodzoo.SpikeSlabSelector`); it is meant for a few models.
@@ -251,7 +251,7 @@ def select_features(
         Inclusion probability above which a feature is kept, 0.5 if None; "paper" only.
     top_k : int, sequence of int or "auto", optional
         Select from this many of the best models; of several numbers, and of 1, 3, 5 and 7 for
-        "auto", from the one that is best on left-out domains. All models if None.
+        "auto", from the one that is best on held-out domains. All models if None.
     score : str, default "unseen"
         The score that orders the models for `top_k`, `max_models` and `max_ms`; see
         :func:`oodzoo.rank`.

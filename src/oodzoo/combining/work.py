@@ -27,7 +27,7 @@ class StoreJob(msgspec.Struct, frozen=True):
     fingerprint: str
     models: list[str]
     by_test: bool = False
-    """Whether all scores are wanted without each test domain, and not only the order by one."""
+    """Whether all scores are wanted without each held-out domain, and not only the order by one."""
 
 
 def describe_store(source: FeatureSource, engine: Engine) -> StoreJob:

@@ -40,7 +40,7 @@ class RunConfig:
     max_parameters, licence
         Extract and use only models that meet these constraints, see :func:`oodzoo.load_zoo`.
     engine, address
-        Where models run, heads are trained and test domains are judged.
+        Where models run, heads are trained and held-out domains are judged.
     extraction : ExtractionConfig
         See :func:`oodzoo.extract`.
     testbed : bool

@@ -186,7 +186,7 @@ def run(
     target : path or UnlabelledImages, optional
         A folder of unlabelled images of the target domain, or "NAME=FOLDER": the models are ranked
         for it, see :func:`oodzoo.rank`, and the predictor adapts to it. The evaluation says what
-        unlabelled images of each test domain are worth; the test bed does not use the target.
+        unlabelled images of each held-out domain are worth; the test bed does not use the target.
     config : RunConfig, optional
     listener : Listener or sequence of Listener, optional
         Receives the events of the stage "run" and of the stages within it, see

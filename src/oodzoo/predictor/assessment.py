@@ -24,12 +24,12 @@ Verdict = Literal["within", "below", "above", "trained on"]
 
 @dataclass(frozen=True)
 class Promise:
-    """The main metric on left-out domains, measured when the predictor was fitted.
+    """The main metric on held-out domains, measured when the predictor was fitted.
 
     Attributes
     ----------
     value : float
-        In percent, mean over the left-out domains.
+        In percent, mean over the held-out domains.
     interval : tuple of float, optional
         90 % interval for a single new domain.
     verdicts : dict of str to str
@@ -64,7 +64,7 @@ class Promise:
         """What was promised and whether the test agrees, in sentences."""
         about = "" if self.interval is None else f", {span(*self.interval)} % for one new domain"
         promised = (
-            f"When it was fitted, it reached {number(self.value, 1)} % on left-out domains{about}."
+            f"When it was fitted, it reached {number(self.value, 1)} % on held-out domains{about}."
         )
         if self.agrees is None:
             reason = "that has no interval"
@@ -97,7 +97,7 @@ def promise_of(
 ) -> Promise | None:
     """Compare the intervals measured on each domain with what the predictor records.
 
-    None if it records no accuracy on left-out domains.
+    None if it records no accuracy on held-out domains.
     """
     if provenance.accuracy is None:
         return None
@@ -209,7 +209,7 @@ class TestResult:
     adapted : bool
         Whether the predictor was adapted to the samples of each domain, without their labels.
     promise : Promise, optional
-        What was measured on left-out domains when the predictor was fitted, if it was.
+        What was measured on held-out domains when the predictor was fitted, if it was.
     files : dict of str to ImageFile
         Where the images of the mistakes are, by path; not part of the document.
     """
@@ -386,7 +386,7 @@ class TestResult:
             f"{n} {'are of classes' if several else 'are of a class'} that the predictor does not "
             f"know and count as wrong: {names}. Without them, the accuracy is "
             f"{number(self.known_accuracy, 1)} %"
-            f"{', which is what is compared with left-out domains' if self.promise else ''}."
+            f"{', which is what is compared with held-out domains' if self.promise else ''}."
         )
 
     def _flagged(self) -> str:

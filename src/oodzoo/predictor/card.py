@@ -215,7 +215,7 @@ def _summary(parts: PredictorParts) -> str:
     facts, task = parts.provenance, parts.head.task
     made = _MADE.get(facts.choice, facts.choice).format(pooled=task.pooled_words)
     if shown_choice(facts.choice, parts.models) != facts.choice:
-        made = "a single model, chosen with its head among all models on left-out domains"
+        made = "a single model, chosen with its head among all models on held-out domains"
     takes = parts.modality
     given = "" if takes else " It takes the features of its models, not the samples themselves."
     first = (
@@ -378,12 +378,12 @@ def _measured(parts: PredictorParts) -> str:
 
 
 def _sets(left_out: LeftOut, noun: str) -> str:
-    """What was measured about prediction sets and confidence on left-out domains."""
+    """What was measured about prediction sets and confidence on held-out domains."""
     numbers = not left_out.confidence
     what = "intervals contain the true number" if numbers else "sets contain the right class"
     first = (
         f"`predictor.predict_sets({noun}s, coverage=0.9)`: {what} for this share of the {noun}s, "
-        "on average over left-out domains. Each domain was predicted by heads trained without it, "
+        "on average over held-out domains. Each domain was predicted by heads trained without it, "
         "and measured with the threshold of the other domains; a single model, the models of an "
         "ensemble, and features selected by the paper's method were chosen on all domains. On a "
         "domain that differs more, the share can be lower."
@@ -513,7 +513,7 @@ def _accuracy_notes(parts: PredictorParts) -> list[str]:
     domains = f": {some_of(by_domain, 10)}" if by_domain else ""
     metric = parts.head.task.measure.title
     value = number(provenance.accuracy, 1)
-    return [f"{metric} on left-out domains: {value} %{between}{domains}."]
+    return [f"{metric} on held-out domains: {value} %{between}{domains}."]
 
 
 def _sets_notes(parts: PredictorParts) -> list[str]:

@@ -97,7 +97,7 @@ class Fit:
     target: str | None = None
     adapted: int | None = None
     heads: Mapping[str | None, Heads] | None = None
-    """Predictions of the heads of all models for each test domain, and for none; of a pool."""
+    """Predictions of the heads of all models for each held-out domain, and for none; of a pool."""
     selected_from: tuple[str, ...] = ()
     """Models that features can be selected from again without a domain; empty if they cannot."""
     as_evaluated: bool = True

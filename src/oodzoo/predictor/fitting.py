@@ -110,7 +110,7 @@ def fit(
         models; "selection" the features selected from all models, or from the `top_k` best.
     top_k : int, sequence of int or "auto", optional
         Number of models of an ensemble, 3 if None, or to select features from. Of several numbers,
-        and of 1, 3, 5 and 7 for "auto", the one that is best on left-out domains. If it is given
+        and of 1, 3, 5 and 7 for "auto", the one that is best on held-out domains. If it is given
         and `choose` is not, an ensemble is fitted. With `choose="auto"` it is as in
         :func:`oodzoo.evaluate`.
     models : sequence of str, optional
@@ -144,8 +144,8 @@ def fit(
         Device for computations: NumPy if None, else PyTorch on this device ("cuda"). Several, as
         "cuda:0,cuda:1", are used by a process each.
     engine, address : str, optional
-        Where heads are trained and test domains are judged, see :func:`oodzoo.evaluate`; used for
-        a recommendation and for a pool.
+        Where heads are trained and held-out domains are judged, see :func:`oodzoo.evaluate`; used
+        for a recommendation and for a pool.
     listener : Listener or sequence of Listener, optional
         Receives the events of the stage "predictor" and, within it, of the evaluation and the
         ranking; see :mod:`oodzoo.core.events`.

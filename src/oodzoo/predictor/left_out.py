@@ -1,4 +1,4 @@
-"""What was measured on left-out domains when a predictor was fitted: prediction sets, confidence.
+"""What was measured on held-out domains when a predictor was fitted: prediction sets, confidence.
 
 The samples of each domain are predicted by heads trained without it, in the way of the fitted
 predictor: the pool that the other domains choose; the top model; or one head on columns, those of a
@@ -42,7 +42,7 @@ CONFIDENCES = (*(round(0.05 * step, 2) for step in range(20)), 0.99)
 
 @dataclass(frozen=True)
 class ConfidencePoint:
-    """Left-out domains, if predictions below a confidence are left out.
+    """Held-out domains, if predictions below a confidence are left out.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def confidence_curve(
     labels: Mapping[str, NDArray[np.int64]],
     confidences: Sequence[float] = CONFIDENCES,
 ) -> tuple[ConfidencePoint, ...]:
-    """Measure accuracy and share of the samples of left-out domains that are kept.
+    """Measure accuracy and share of the samples of held-out domains that are kept.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def require_confidence(confidence: float) -> None:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was measured on left-out domains, for each of them without it.
+    """What was measured on held-out domains, for each of them without it.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ def measure_left_out(
     reselect: bool = True,
     device: str | None = None,
 ) -> LeftOut | None:
-    """Measure prediction sets and confidence on left-out domains; None for several labels.
+    """Measure prediction sets and confidence on held-out domains; None for several labels.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def measure_left_out(
     columns : Columns
         Those of the fitted head.
     heads : dict of str or None to Heads, optional
-        Predictions of the heads of all models for each test domain, and for none; needed for a
+        Predictions of the heads of all models for each held-out domain, and for none; needed for a
         pool.
     limits : Limits, optional
         Of a pool.
@@ -218,5 +218,5 @@ def caveat(choice: str, *, adapted: bool = False) -> str:
 
 def _known(outputs: Outputs | None) -> Outputs:
     if outputs is None:
-        raise ValueError("the heads have no predictions for a test domain")
+        raise ValueError("the heads have no predictions for a held-out domain")
     return outputs

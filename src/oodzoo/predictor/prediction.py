@@ -180,7 +180,7 @@ class Finish:
     task : Task
         What is predicted.
     left_out : LeftOut or None
-        What was measured on left-out domains.
+        What was measured on held-out domains.
     classes : array (C,)
     min_confidence, coverage : float, optional
 
@@ -229,7 +229,7 @@ def require_sets(task: Task, left_out: LeftOut | None, coverage: float) -> SetLe
         )
     if left_out is None or not left_out.sets:
         raise InputError(
-            "this predictor has no record of prediction sets on left-out domains: it was "
+            "this predictor has no record of prediction sets on held-out domains: it was "
             "fine-tuned, or has too few samples; fit again with oodzoo fit, or leave out coverage "
             "(--coverage)"
         )

@@ -5,7 +5,7 @@ probable one (*least ambiguous* sets [1]_). An interval is the predicted number 
 half-width. Both are conformal: the threshold is a quantile of scores, minus the probability of the
 true class or the absolute error, of samples that the head was not trained on [2]_.
 
-Here these are the samples of left-out domains, each predicted by a head that was trained without
+Here these are the samples of held-out domains, each predicted by a head that was trained without
 its domain. All domains weigh alike: of D domains, a sample of one with :math:`n_d` samples has the
 weight :math:`1 / (D n_d)`. As in [2]_, one more sample, with a score of infinity and the largest
 of the weights, stands for the new one.
@@ -44,7 +44,7 @@ _STEPS = 30
 
 @dataclass(frozen=True)
 class SetLevel:
-    """Prediction sets of one coverage, and what was measured on left-out domains.
+    """Prediction sets of one coverage, and what was measured on held-out domains.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class SetLevel:
         Of classes, the smallest probability of a class in a set. Of numbers, the half-width of the
         interval of each of them.
     coverage : dict of str to float
-        Share of the samples of each left-out domain whose set contains the truth, in percent, with
+        Share of the samples of each held-out domain whose set contains the truth, in percent, with
         the threshold of the other domains. Of several numbers, the mean of their shares.
     size : float or None
         Mean number of classes in these sets; domains weigh alike. None for numbers.
@@ -67,12 +67,12 @@ class SetLevel:
 
     @property
     def average(self) -> float:
-        """Mean coverage of the left-out domains, in percent."""
+        """Mean coverage of the held-out domains, in percent."""
         return float(np.mean(list(self.coverage.values())))
 
     @property
     def worst(self) -> tuple[str, float]:
-        """The left-out domain with the lowest coverage, and this coverage in percent."""
+        """The held-out domain with the lowest coverage, and this coverage in percent."""
         return min(self.coverage.items(), key=lambda item: item[1])
 
 
@@ -170,7 +170,7 @@ def measure_class_sets(
     levels: Sequence[float] = LEVELS,
     without: Mapping[str, Mapping[str, Floats]] | None = None,
 ) -> tuple[SetLevel, ...]:
-    """Find the thresholds of sets of classes, and measure them on left-out domains.
+    """Find the thresholds of sets of classes, and measure them on held-out domains.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def measure_intervals(
     levels: Sequence[float] = LEVELS,
     without: Mapping[str, Mapping[str, Floats]] | None = None,
 ) -> tuple[SetLevel, ...]:
-    """Find the half-widths of intervals of numbers, and measure them on left-out domains.
+    """Find the half-widths of intervals of numbers, and measure them on held-out domains.
 
     `predicted` and `numbers` are (n, C), by domain; `without` is as in :func:`measure_class_sets`.
     Each number has an interval of its own. A level that there are too few samples for is left out.
@@ -273,16 +273,16 @@ def intervals_of(values: Floats, chosen: SetLevel) -> tuple[tuple[float, float],
 
 
 def sets_text(chosen: SetLevel, classes: Sequence[str]) -> str:
-    """What prediction sets cover on left-out domains, in words.
+    """What prediction sets cover on held-out domains, in words.
 
     Examples
     --------
     >>> sets_text(SetLevel(0.9, (1.5,), {"photo": 97.0}), ["age"])
-    'intervals (age ± 1.5) cover 97.0 % on left-out domains on average (worst domain 97.0 %, photo)'
+    'intervals (age ± 1.5) cover 97.0 % on held-out domains on average (worst domain 97.0 %, photo)'
     """
     domain, worst = chosen.worst
     covered = (
-        f"cover {chosen.average:.1f} % on left-out domains on average (worst domain {worst:.1f} %, "
+        f"cover {chosen.average:.1f} % on held-out domains on average (worst domain {worst:.1f} %, "
         f"{domain})"
     )
     if chosen.size is not None:

@@ -97,7 +97,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     adaptive : AdaptiveHead or None
         Head that adapts to the samples of a domain, for :meth:`adapted`; only a pool has one.
     left_out : LeftOut or None
-        Prediction sets and confidence on left-out domains. None for several labels and fine-tuned
+        Prediction sets and confidence on held-out domains. None for several labels and fine-tuned
         models.
     """
 
@@ -140,7 +140,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     def __str__(self) -> str:
         accuracy = self.provenance.accuracy
         metric = self.task.metric.replace("_", " ")
-        measured = "" if accuracy is None else f": {metric} {accuracy:.1f} % on left-out domains"
+        measured = "" if accuracy is None else f": {metric} {accuracy:.1f} % on held-out domains"
         return f"{self!r}{measured}"
 
     def _repr_html_(self) -> str:
@@ -215,7 +215,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
             1 GiB are not kept, but computed again.
         min_confidence : float, optional
             Predictions of classes whose probability is below this are `abstained`, with no label.
-            `left_out.at_confidence` says how accurate the others are on left-out domains.
+            `left_out.at_confidence` says how accurate the others are on held-out domains.
         coverage : float, optional
             Share of prediction sets, or intervals, that contain the truth, as in
             :meth:`predict_sets`; each prediction then has its `set` or `intervals`.
@@ -237,7 +237,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         """Return a predictor for the domain of these unlabelled images or other samples.
 
         Some heads of a pool act on features standardised within each domain, if that helped on
-        left-out training domains. For them, mean and standard deviation are those of these images;
+        held-out training domains. For them, mean and standard deviation are those of these images;
         see :mod:`oodzoo.linear.heads.adaptive`. The images should be of one domain, and of most
         classes. Their order does not matter. Images that cannot be read are left out.
 
@@ -345,7 +345,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     def predict_sets(self, images: Inputs, coverage: float = 0.9) -> list[tuple[Any, ...]]:
         """Predict for each sample a set of classes that contains the right one.
 
-        The sets contain it with this probability as measured on left-out domains: see
+        The sets contain it with this probability as measured on held-out domains: see
         `left_out.at_coverage(0.9)` for the coverage of each, the lowest one and the mean size.
         The threshold is explained in :mod:`oodzoo.predictor.prediction_sets`.
 

@@ -157,7 +157,7 @@ class _Document:
     task: Kind
     """What is predicted."""
     left_out: LeftOut | None
-    """What was measured on left-out domains."""
+    """What was measured on held-out domains."""
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ def _result(
     overall = measure(np.arange(len(rows)))
     n_known = len(truth.names) - len(truth.unknown)
     usual = y < n_known if task.one_class and truth.unknown else None
-    # left-out domains had known classes only, so only these can be compared with them
+    # held-out domains had known classes only, so only these can be compared with them
     intervals = {}
     for name, each in by_domain.items():
         found = each.interval

@@ -118,7 +118,7 @@ def tune(
     Predictor
         Of one model, the tuned one with its head. Of several, a pool of which the tuned model is a
         candidate besides the others; it may get no weight. `provenance.tuning` records what was
-        done, and the metrics on left-out domains that the weights were chosen by.
+        done, and the metrics on held-out domains that the weights were chosen by.
     """
     before = predictor if isinstance(predictor, Predictor) else load(predictor)
     chosen = tune_settings(protocol, **settings)
@@ -131,7 +131,7 @@ def tune(
     if len(before.models) > 1 and not by_domain:
         raise InputError(
             f"choose_by={chosen.choose_by!r} leaves no domain out, but a predictor of several "
-            "models pools them by their predictions of left-out domains; use "
+            "models pools them by their predictions of held-out domains; use "
             "leave-one-domain-out, or fit a predictor of one model"
         )
     listed = open_to_tune(data, before)

@@ -167,7 +167,7 @@ class Terms:
 
     @cached_property
     def n_classes(self) -> int:
-        """Classes of these domains, or outputs; classes found only in a test domain do not leak."""
+        """Classes of these domains, or outputs; those of a held-out domain only do not leak."""
         if self.task.one_class:
             return len(np.unique(np.concatenate([fold.labels for fold in self.folds])))
         return int(self.folds[0].labels.shape[1])

@@ -220,7 +220,7 @@ def race_section(dropped: Mapping[str, Dropped]) -> Section:
         f"Dropped after a look at a sample of the images: {count(len(rows), 'model')}. Rank and "
         f"expected {metric.name} are those on this sample. No other table lists these models. The "
         "sample has images of every domain, so the results of the models that are left, also those "
-        "on test domains, are somewhat too good."
+        "on held-out domains, are somewhat too good."
     )
     table = Table("race", "Dropped models", columns, rows)
     return Section("race", "Race", lead, [Figure("Dropped models", table, folded=False)])

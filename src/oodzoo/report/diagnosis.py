@@ -442,7 +442,7 @@ IN_TOTAL = 72
 
 
 def hardest_first(evaluation: Evaluation) -> dict[str, ClassDiagnosis]:
-    """The diagnosis of each test domain, the hardest domain first."""
+    """The diagnosis of each held-out domain, the hardest domain first."""
     accuracy, found = evaluation.recommended.domains, evaluation.diagnosis
     return {domain: found[domain] for domain in sorted(found, key=accuracy.__getitem__)}
 

@@ -73,7 +73,7 @@ def plot_ranking(ranking: Ranking) -> Plot:
 
 
 def plot_comparison(evaluation: Evaluation, *, baselines: bool = True) -> Plot:
-    """Accuracy of the methods on average, and of the main ones on each test domain.
+    """Accuracy of the methods on average, and of the main ones on each held-out domain.
 
     `baselines=False` leaves out what the main ones are compared with.
     """

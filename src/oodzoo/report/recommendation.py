@@ -230,7 +230,7 @@ def _compared(evaluation: Evaluation) -> str:
     text = f"For comparison: {', '.join(others)}"
     if oracle := evaluation.oracle:
         text += (
-            f"; the best single model on each test domain, which is unknown in advance, "
+            f"; the best single model on each held-out domain, which is unknown in advance, "
             f"{number(oracle.average, 1)} %"
         )
     if tied := [titles()[name] for name in evaluation.tied]:
@@ -304,7 +304,7 @@ def _strip(
 
 
 def learning_curve_figure(curve: LearningCurve) -> Figure:
-    """The metric on test domains, of heads that are trained on parts of the images."""
+    """The metric on held-out domains, of heads that are trained on parts of the images."""
     metric = MEASURES[curve.metric]
     per = "images per class" if curve.metric == "accuracy" else "training images"
     domains = list(dict.fromkeys(name for point in curve.points for name in point.domains))
@@ -321,15 +321,15 @@ def learning_curve_figure(curve: LearningCurve) -> Figure:
         f"{_images(point.images_per_class)}: {number(point.average, 1)} %" for point in curve.points
     )
     title = "Would more images help?"
-    description = f"{metric.title} on test domains by {per}, {points}."
+    description = f"{metric.title} on held-out domains by {per}, {points}."
     return Figure(
         title=title,
         text=f"{curve.text} Measured with heads of {curve.model}, trained on parts of the images "
         "of all training domains together.",
         chart=_curve_chart(curve, per, f"{metric.title} by {per}", description),
         legend=[
-            Key("expected", "circle", "average over the test domains"),
-            Key("stroke", "level", "one test domain"),
+            Key("expected", "circle", "average over the held-out domains"),
+            Key("stroke", "level", "one held-out domain"),
         ],
         table=Table("learning-curve", f"{metric.title} by {per}", columns, rows),
     )

@@ -24,7 +24,7 @@ def scores_section(bed: TestBed) -> Section:
         Figure(title="Every score of every model", table=_value_table(bed, order)),
     ]
     if bed.accuracy_by_domain:
-        figures.append(Figure(title="On each test domain", table=_domain_table(bed, order)))
+        figures.append(Figure(title="On each held-out domain", table=_domain_table(bed, order)))
     return Section("scores", "Which score to trust", _lead(bed), tuple(figures), short="Scores")
 
 
@@ -34,10 +34,10 @@ def scores_figure(bed: TestBed) -> Figure:
     return Figure(
         title="Score against accuracy",
         text=f"{_summary(bed, order)} Each point is a model: its score on the horizontal axis, its "
-        "accuracy in percent on the vertical one, both averaged over test domains. τ is the "
-        "weighted rank correlation on each test domain, averaged, with its 90 % interval. Regret "
-        "is the accuracy lost by using the top model under the score, averaged likewise. Ties are "
-        "corrected for the number of scores.",
+        "accuracy in percent on the vertical one, both averaged over held-out domains. τ is the "
+        "weighted rank correlation on each held-out domain, averaged, with its 90 % interval. "
+        "Regret is the accuracy lost by using the top model under the score, averaged likewise. "
+        "Ties are corrected for the number of scores.",
         panels=scatters(bed, order),
         dense=True,
         table=_tau_table(bed, order),
@@ -52,13 +52,13 @@ def scatters(bed: TestBed, names: Sequence[str]) -> list[Drawing]:
 
 def _lead(bed: TestBed) -> str:
     lead = (
-        "A good score orders models by the accuracy they reach. Each domain is the test domain "
-        "once: a linear head is trained on the other domains, and its accuracy on the test domain "
-        "is compared with the scores. "
+        "A good score orders models by the accuracy they reach. Each domain is the held-out domain "
+        "once: a linear head is trained on the other domains, and its accuracy on the held-out "
+        "domain is compared with the scores. "
     )
     if bed.data.get("protocol") == "all":
         return lead + (
-            "The scores are computed on all domains, so they have seen the test domain; the "
+            "The scores are computed on all domains, so they have seen the held-out domain; the "
             "protocol that excludes it needs at least three domains."
         )
     return lead + "The scores, too, are computed on the other domains only."
@@ -138,7 +138,7 @@ def _tau_table(bed: TestBed, order: list[str]) -> Table:
 def _domain_table(bed: TestBed, order: list[str]) -> Table:
     columns = [
         Column("Score", "score", text=True),
-        Column("Test domain", "domain", text=True),
+        Column("Held-out domain", "domain", text=True),
         Column("Regret, points", "regret", 1),
         Column("Weighted tau", "weighted_tau", 2),
         Column("Tau", "tau", 2),
@@ -180,8 +180,8 @@ def selection_section(selection: SelectionSummary) -> Section:
         )
     else:
         lead += (
-            "that contribute most to the prediction of left-out domains. How many are kept is also "
-            "chosen on left-out domains."
+            "that contribute most to the prediction of held-out domains. How many are kept is also "
+            "chosen on held-out domains."
         )
     if not selection.converged:
         lead += " The selection did not converge."
@@ -232,8 +232,8 @@ def _numbers(selection: SelectionSummary) -> Figure:
     tried = selection.numbers_tried
     return Figure(
         title="Number of features",
-        text=f"Mean {quality.name} of left-out domains, by the number of features kept. Features "
-        f"and heads are chosen without the left-out domain. {quality.means}".rstrip(),
+        text=f"Mean {quality.name} of held-out domains, by the number of features kept. Features "
+        f"and heads are chosen without the held-out domain. {quality.means}".rstrip(),
         table=Table.over("number-of-features", "Numbers of features compared", columns, tried),
         folded=False,
     )

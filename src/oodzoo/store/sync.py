@@ -251,7 +251,7 @@ def _require_no_new_leak(old: SampleTable, new: SampleTable, unreadable: Collect
             (first, path), (second, other) = list(places.items())[:2]
             raise InputError(
                 f"{path!r} ({first!r}) and {other!r} ({second!r}) are the same image in two "
-                "domains, which makes accuracies on left-out domains too optimistic; remove one "
+                "domains, which makes accuracies on held-out domains too optimistic; remove one "
                 "of them, or confirm with --yes"
             )
 

@@ -47,7 +47,7 @@ BINS = 15
 
 
 class Measures(NamedTuple):
-    """Measures of one classifier on one test domain, in percent."""
+    """Measures of one classifier on one held-out domain, in percent."""
 
     accuracy: float
     balanced: float

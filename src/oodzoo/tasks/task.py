@@ -215,7 +215,7 @@ class Task(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
     metric, second_metric : str
         Names of the main and the second metric.
     quality_measure : Measure
-        What heads and numbers of features are chosen by on left-out domains.
+        What heads and numbers of features are chosen by on held-out domains.
     noun, nouns : str
         What is predicted: one class, number or label, and several.
     output_noun, output_nouns : str

@@ -4,7 +4,8 @@ Splits, hyperparameters, training, accuracies and selection follow DomainBed's c
 
 - The model is any that can be trained, and its images have the size that it expects.
 - Images are drawn from other random numbers, and a domain may have fewer images than a minibatch.
-- For a final model there is no test domain. It is trained on the training splits of all domains.
+- For a final model there is no held-out domain. It is trained on the training splits of all
+  domains.
 
 References
 ----------
@@ -42,7 +43,7 @@ from oodzoo.tuning.tuner import ModelTuner
 from oodzoo.zoo.model import Trainable
 
 UNSEEN = -1
-"""Number of the test domain of a final model, which has no images here."""
+"""Number of the held-out domain of a final model, which has no images here."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Everything decided and trained for a test domain before it is scored, with either protocol.
+"""Everything decided and trained for a held-out domain before it is scored, with either protocol.
 
-Nothing here has access to the labels of the test domain: the input is a
+Nothing here has access to the labels of the held-out domain: the input is a
 :class:`~oodzoo.combining.evaluation.choice.TrainingView`, the order of the models there, and
 predictions of heads that were trained on them. The exception is DomainBed's oracle, which only
 selects among trained heads.
@@ -36,14 +36,14 @@ from oodzoo.ranking.scores.catalogue import compute_scores
 
 @dataclass(frozen=True)
 class TrainingView:
-    """Training view without the test domain: only its place, its number of samples, its groups."""
+    """Training view without the held-out domain, but for its place, size and groups."""
 
     position: int
     n_test: int
     source: FeatureSource
     """The training domains only."""
     test_groups: Sequence[str | None] | None = None
-    """The group of each test sample: the in-split of the test domain keeps groups whole."""
+    """The group of each test sample: the in-split of the held-out domain keeps groups whole."""
 
     @classmethod
     def without(cls, source: FeatureSource, test: str) -> TrainingView:
@@ -56,12 +56,12 @@ class TrainingView:
         return groups_of(self.source, self.source.domains)
 
     def test_split(self, trial: int) -> Split:
-        """Split the test domain in a trial."""
+        """Split the held-out domain in a trial."""
         return split(self.n_test, trial, self.position, self.test_groups)
 
 
 class TrainedHead(NamedTuple):
-    """Head of one trial, and the rows of the test domain to score it on.
+    """Head of one trial, and the rows of the held-out domain to score it on.
 
     `rules` has the heads that DomainBed's rules select, by rule; `head` is one of them.
     """
@@ -75,14 +75,14 @@ Trainer = Callable[[TrainingView, Columns], list[TrainedHead]]
 """Trains one head per trial on some columns."""
 
 Oracle = Callable[[Columns, Sequence[LinearHead], NDArray[np.int64]], LinearHead]
-"""Finds the head that is most accurate on rows of the test domain: DomainBed's oracle."""
+"""Finds the head that is most accurate on rows of the held-out domain: DomainBed's oracle."""
 
 
 def fast_trainer(trials: int) -> Trainer:
     """Linear heads as :func:`~oodzoo.linear.heads.kinds.fit_head_of` fits them.
 
     A single trial trains on all samples. With several, each trains on the 80 % of every training
-    domain in DomainBed's split of that trial. All are scored on the whole test domain.
+    domain in DomainBed's split of that trial. All are scored on the whole held-out domain.
     """
 
     def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
@@ -114,8 +114,8 @@ def domainbed_trainer(
 ) -> Trainer:
     """DomainBed's random search, with one of its selection rules.
 
-    A trial is scored on its in-split of the test domain, as in DomainBed. Only the rule "oracle"
-    sees the test domain, by `oracle`; there is no such rule without it.
+    A trial is scored on its in-split of the held-out domain, as in DomainBed. Only the rule
+    "oracle" sees the held-out domain, by `oracle`; there is no such rule without it.
     """
 
     def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
@@ -158,7 +158,7 @@ def _inside(samples: Samples, view: TrainingView, trial: int) -> NDArray[np.int6
 
 
 def _with_blank_test_domain(samples: Samples, view: TrainingView) -> Samples:
-    """Append zeros in place of the test domain, which the sweep expects among the domains."""
+    """Append zeros in place of the held-out domain, which the sweep expects among the domains."""
     blank = np.zeros((view.n_test, samples.features.shape[1]), samples.features.dtype)
     return Samples(
         np.concatenate([samples.features, blank]),
@@ -168,7 +168,7 @@ def _with_blank_test_domain(samples: Samples, view: TrainingView) -> Samples:
 
 
 def _positions(samples: Samples, view: TrainingView) -> NDArray[np.int64]:
-    """Domain of each sample, as its position among all domains including the test domain."""
+    """Domain of each sample, as its position among all domains including the held-out domain."""
     return samples.domains + (samples.domains >= view.position)
 
 
@@ -195,7 +195,7 @@ class Candidate(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Outputs (n, C) for the test domain, and the models and features they come from.
+    """Outputs (n, C) for the held-out domain, and the models and features they come from.
 
     Outputs are log-probabilities, numbers or log-odds, see :mod:`oodzoo.linear.heads.outputs`.
     """
@@ -207,7 +207,7 @@ class Predicted(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """Decisions made on the training domains for one test domain.
+    """Decisions made on the training domains for one held-out domain.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ def choose(
     device: str | None = None,
     log: Log = lambda message: None,
 ) -> Choice:
-    """Decide how to combine the models, and train all heads for one test domain.
+    """Decide how to combine the models, and train all heads for one held-out domain.
 
     `order` has the models, the best first, and `heads` their predictions, on the training domains.
     `top_k` are the numbers of models to concatenate, chosen on the training domains if None; `main`
@@ -291,7 +291,7 @@ def choose(
         log("choosing the number of models to concatenate")
         top_k = [choose_top_k(training, order)]
     main = top_k[0] if main is None else main
-    log("choosing a pool, selecting features, comparing on left-out domains")
+    log("choosing a pool, selecting features, comparing on held-out domains")
     decision = decide(training, order, heads, top_k=main, limits=limits, device=device)
     log(f"training on {count(len(decision.selection), 'selected feature')}")
     selection = candidate(decision.selection)
@@ -346,7 +346,7 @@ def _best_zero_shot(training: FeatureSource, heads: Heads) -> Predicted | None:
 
 def _test(predictions: NDArray[np.floating] | None) -> NDArray[np.floating]:
     if predictions is None:
-        raise ValueError("the heads have no predictions for a test domain")
+        raise ValueError("the heads have no predictions for a held-out domain")
     return predictions
 
 

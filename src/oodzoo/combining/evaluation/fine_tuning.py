@@ -1,8 +1,8 @@
-"""Fine-tuning of the top model without each test domain.
+"""Fine-tuning of the top model without each held-out domain.
 
-The runs that leave out two domains serve both of them as test domains if the top model is the same.
-What is found for a test domain is kept in the cache of the store, and so are finished runs and
-checkpoints until all test domains of a model are done.
+The runs that leave out two domains serve both of them as held-out domains if the top model is the
+same. What is found for a held-out domain is kept in the cache of the store, and so are finished
+runs and checkpoints until all held-out domains of a model are done.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class Request:
 
 @dataclass(frozen=True)
 class TunedFold:
-    """A model that was fine-tuned without a test domain.
+    """A model that was fine-tuned without a held-out domain.
 
     Attributes
     ----------
     outputs : array (n, C)
-        For the test domain, in the order of the store (:mod:`oodzoo.linear.heads.outputs`).
+        For the held-out domain, in the order of the store (:mod:`oodzoo.linear.heads.outputs`).
     facts : TunedFacts
     """
 
@@ -90,13 +90,13 @@ class TunedFold:
 def fine_tune(
     source: StoreSource, models: Mapping[str, str], request: Request, stage: Stage
 ) -> dict[str, TunedFold]:
-    """Fine-tune a model without each test domain, and predict that domain.
+    """Fine-tune a model without each held-out domain, and predict that domain.
 
     Parameters
     ----------
     source : StoreSource
     models : dict of str to str
-        The model for each test domain.
+        The model for each held-out domain.
     request : Request
     stage : Stage
         Receives the events of the stages "tuning", one for each model.
@@ -125,7 +125,7 @@ def _fine_tune_model(
 def _kept(
     source: StoreSource, name: str, test: str, request: Request, tuner: Callable[[], Tuner]
 ) -> TunedFold:
-    """The result of a test domain, from the cache of the store if it is there."""
+    """The result of a held-out domain, from the cache of the store if it is there."""
 
     def compute() -> Arrays:
         judged = tuner().judged([test])
@@ -265,7 +265,7 @@ def _require_time(tuner: Tuner, name: str, tests: Sequence[str], max_hours: floa
 
 
 def n_runs(tests: Sequence[str], domains: Sequence[str], settings: TuneSettings) -> int:
-    """Number of training runs for some test domains with the same model.
+    """Number of training runs for some held-out domains with the same model.
 
     Examples
     --------
@@ -378,16 +378,16 @@ def with_fine_tuned(
 ) -> Evaluation:
     """Add the row of fine-tuned models to an evaluation.
 
-    They are recommended if they are better than what is recommended otherwise, on the test domains
-    (three or more), by more than a standard error between them; and better on average than the
-    linear heads that the training starts from, to which the gain may be due otherwise.
+    They are recommended if they are better than what is recommended otherwise, on the held-out
+    domains (three or more), by more than a standard error between them; and better on average than
+    the linear heads that the training starts from, to which the gain may be due otherwise.
 
     Parameters
     ----------
     evaluation : Evaluation
     source : FeatureSource
     folds : dict of str to TunedFold
-        By test domain.
+        By held-out domain.
     best : str
         The first model of the ranking on all domains.
     """

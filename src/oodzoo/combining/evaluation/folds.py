@@ -1,4 +1,4 @@
-"""The options of an evaluation, and its results: kept per test domain, put together at the end."""
+"""Options of an evaluation, and its results by held-out domain, which are put together."""
 
 from __future__ import annotations
 
@@ -196,12 +196,12 @@ class Settings(msgspec.Struct, frozen=True):
 _KINDS = ("left out", "within")
 
 WITH_TARGET = "pool with target"
-"""Name of the cell of the pool for which the images of the test domain are known."""
+"""Name of the cell of the pool for which the images of the held-out domain are known."""
 
 
 @dataclass(frozen=True)
 class Fold:
-    """The result of one test domain, as it is kept in a store.
+    """The result of one held-out domain, as it is kept in a store.
 
     Attributes
     ----------
@@ -217,8 +217,8 @@ class Fold:
     diagnosis : ClassDiagnosis, optional
         Of what is recommended; None without classes.
     estimates : dict of str to pair of lists of array
-        Contributions to the metric of the training domains, left out and within, of the ways to
-        combine models that need heads of their own (ensemble, selection): see
+        Contributions to the metric of the training domains, held out and within, of the
+        combinations that need heads of their own (ensemble, selection): see
         :class:`~oodzoo.combining.verdict.Estimate`. The second list may be empty.
     """
 
@@ -234,7 +234,7 @@ class Fold:
 def kept_fold(
     source: FeatureSource, test: str, settings: Sequence[Any], judge: Callable[[], Fold]
 ) -> Fold:
-    """The result of a test domain, from the cache of a store if it is there."""
+    """The result of a held-out domain, from the cache of a store if it is there."""
 
     def compute() -> dict[str, NDArray[Any]]:
         fold = judge()
@@ -273,7 +273,7 @@ def kept_fold(
 def assemble(
     source: FeatureSource, folds: Mapping[str, Fold], final: Decision, settings: Settings
 ) -> Evaluation:
-    """Put the results of all test domains together; `final` was decided on all domains."""
+    """Put the results of all held-out domains together; `final` was decided on all domains."""
     numbers = settings.top_k
 
     def row(name: str) -> Row:
@@ -356,7 +356,7 @@ def _recommended(
 
 
 def interval_of(source: FeatureSource, cells: Mapping[str, Cell]) -> tuple[float, float]:
-    """The 90 % interval of the main metric on a new domain, from the cells of test domains."""
+    """The 90 % interval of the main metric on a new domain, from the cells of held-out domains."""
     values = np.array([cell.accuracy for cell in cells.values()])
     variances = [_variance(cell, len(source.labels(test))) for test, cell in cells.items()]
     low, high = new_domain_interval(values, np.array(variances))

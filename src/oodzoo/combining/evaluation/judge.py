@@ -1,4 +1,4 @@
-"""What is chosen for a test domain, without using it, and its accuracy; as tasks with a cache.
+"""What is chosen for a held-out domain, without using it, and its accuracy; as tasks with a cache.
 
 So is what would be recommended with less time per image: it is decided again within the limit, on
 the training domains only, from the predictions that are there.
@@ -57,7 +57,7 @@ class Limited(NamedTuple):
     choice : str
     models : tuple of str
     metric : float or None
-        Main metric in percent on the test domain, if there is one.
+        Main metric in percent on the held-out domain, if there is one.
     """
 
     choice: str
@@ -120,16 +120,16 @@ def limited_fold(
     limits: Limits,
     fold: Fold,
 ) -> Limited:
-    """Decide within limits without a test domain, and measure on it; kept in a store.
+    """Decide within limits without a held-out domain, and measure on it; kept in a store.
 
     Parameters
     ----------
     source : FeatureSource
     test : str
     order : sequence of str
-        The models, the best without the test domain first.
+        The models, the best without the held-out domain first.
     heads : Heads
-        For the test domain.
+        For the held-out domain.
     limits : Limits
     fold : Fold
         What was found without the limits.
@@ -148,7 +148,7 @@ def limited_fold(
             )
         elif found.recommended == "pool":
             if found.pool.test is None:
-                raise ValueError("the pool has no predictions for the test domain")
+                raise ValueError("the pool has no predictions for the held-out domain")
             metric = percent(source, found.pool.test, source.labels(test))
             limited = Limited("pool", found.pool.models, metric)
         else:
@@ -168,7 +168,7 @@ def limited_fold(
 
 @dataclass(frozen=True)
 class Rankings:
-    """The order of the models without each test domain, the best first.
+    """The order of the models without each held-out domain, the best first.
 
     Attributes
     ----------
@@ -189,14 +189,14 @@ class Rankings:
 
 
 class Judge:
-    """Chooses and measures for each test domain, with heads that are already trained.
+    """Chooses and measures for each held-out domain, with heads that are already trained.
 
     Parameters
     ----------
     source : FeatureSource
     settings : Settings
     heads : dict of str or None to Heads
-        For each test domain, and for none.
+        For each held-out domain, and for none.
     rankings : Rankings
     device : str, optional
     log : callable
@@ -220,7 +220,7 @@ class Judge:
         self._log = log
 
     def fold(self, test: str) -> Fold:
-        """Judge a test domain; the result is kept in a store."""
+        """Judge a held-out domain; the result is kept in a store."""
         source, settings = self._source, self._settings
         costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
         inputs = [msgspec.to_builtins(settings), costs, groups_of(source, source.domains)]
@@ -248,12 +248,12 @@ class Judge:
             retrain=settings.protocol == "domainbed" or settings.trials > 1,
             seed=settings.seed,
             device=self._device,
-            log=lambda message: self._log(f"test domain {test!r}: {message}"),
+            log=lambda message: self._log(f"held-out domain {test!r}: {message}"),
         )
         rows = trial_rows(source, test, settings.protocol, settings.trials)
         cells = score_choice(source, test, choice, rows)
         if settings.with_target:
-            self._log(f"test domain {test!r}: heads for its unlabelled images")
+            self._log(f"held-out domain {test!r}: heads for its unlabelled images")
             cells[WITH_TARGET] = cell_with_target(
                 source, test, self._heads[test], choice, rows, settings.limits, self._device
             )
@@ -272,7 +272,7 @@ class Judge:
         )
 
     def limited(self, test: str, fold: Fold, max_ms: float) -> Limited:
-        """Decide again within a limit, and measure on the test domain; kept in a store."""
+        """Decide again within a limit, and measure on the held-out domain; kept in a store."""
         return limited_fold(
             self._source,
             test,
@@ -294,7 +294,7 @@ class Judge:
 
     @property
     def top_models(self) -> dict[str, str]:
-        """The first model without each test domain that is within the limits."""
+        """The first model without each held-out domain that is within the limits."""
         limits = self._settings.limits
         return {
             test: first_within(order, self._heads[test], limits)
@@ -326,13 +326,13 @@ class _Job(msgspec.Struct, frozen=True):
 
 
 class FoldTask(msgspec.Struct, frozen=True, tag="fold"):
-    """Judge a test domain, and what would be recommended for it in less time per image."""
+    """Judge a held-out domain, and what would be recommended for it in less time per image."""
 
     test: str
     budgets: list[float]
 
     def __str__(self) -> str:
-        return f"the result for the test domain {self.test!r}"
+        return f"the result for the held-out domain {self.test!r}"
 
 
 class CurveTask(msgspec.Struct, frozen=True, tag="curve"):
@@ -377,7 +377,7 @@ def missing_here(shared: bytes) -> list[str]:
 
 
 def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
-    """Run a task; of a test domain, return what is recommended without it."""
+    """Run a task; of a held-out domain, return what is recommended without it."""
     todo, device = msgspec.json.decode(task, type=Task), compute_device(worker)
     if isinstance(todo, FoldTask):
         judge = _judge(shared, device)

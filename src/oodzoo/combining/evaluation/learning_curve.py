@@ -1,13 +1,13 @@
 """Would more images, or more domains, help?
 
-The top model without each test domain is evaluated again with heads that are trained on parts of
-the training domains. The parts are random, have the same share of each class of each domain, and
+The top model without each held-out domain is evaluated again with heads that are trained on parts
+of the training domains. The parts are random, have the same share of each class of each domain, and
 are nested: a smaller one is within the larger ones. Everything is as for all images: the
-regularisation is chosen on left-out training domains, of which only the part is known, and the head
-is tested on all images of the test domain.
+regularisation is chosen on held-out training domains, of which only the part is known, and the head
+is tested on all images of the held-out domain.
 
-For fewer domains, the head is trained without the test domain and without one other domain, each in
-turn, with the regularisation of the head of all training domains.
+For fewer domains, the head is trained without the held-out domain and without one other domain,
+each in turn, with the regularisation of the head of all training domains.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class CurvePoint:
     ----------
     images_per_class : float
         Number of training images per class, all training domains together; for other tasks than
-        classes, the number of training images. Mean over test domains.
+        classes, the number of training images. Mean over held-out domains.
     average : float
-        Main metric in percent, mean over the test domains.
+        Main metric in percent, mean over the held-out domains.
     domains : dict of str to float
-        By test domain; mean over the parts of this size.
+        By held-out domain; mean over the parts of this size.
     """
 
     images_per_class: float
@@ -70,7 +70,7 @@ class LearningCurve:
     points : tuple of CurvePoint
         At least two, by ascending number of images; the last one is of all images.
     model : str
-        The top model without each test domain; several are separated by commas.
+        The top model without each held-out domain; several are separated by commas.
     metric : str
         "accuracy", or the main metric of another task.
     """
@@ -90,7 +90,7 @@ class LearningCurve:
 
     @property
     def error(self) -> float:
-        """Standard error of the gain between test domains."""
+        """Standard error of the gain between held-out domains."""
         before, after = self.points[-2].domains, self.points[-1].domains
         gains = np.array([after[domain] - before[domain] for domain in after])
         return float(gains.std(ddof=1)) / math.sqrt(len(gains)) if len(gains) > 1 else math.inf
@@ -122,7 +122,7 @@ class LearningCurve:
 
 
 class Part(NamedTuple):
-    """A part of the training images to train heads of a model on, for some test domains."""
+    """A part of the training images to train heads of a model on, for some held-out domains."""
 
     model: str
     tests: tuple[str, ...]
@@ -131,7 +131,7 @@ class Part(NamedTuple):
 
 
 def parts_of(source: FeatureSource, models: Mapping[str, str]) -> list[Part]:
-    """List the parts that a curve needs; `models` has the top model without each test domain."""
+    """List the parts that a curve needs; `models` are the top ones without each held-out domain."""
     shares = _distinct_shares(source)
     return [
         Part(model, tuple(test for test, top in models.items() if top == model), share, draw)
@@ -154,9 +154,9 @@ def learning_curve(
     ----------
     source : FeatureSource
     models : dict of str to str
-        The top model without each test domain.
+        The top model without each held-out domain.
     heads : dict of str or None to Heads
-        For each test domain; those of all images are the last point of the curve.
+        For each held-out domain; those of all images are the last point of the curve.
     device : str, optional
     """
     by_share: dict[float, dict[str, list[float]]] = {}
@@ -182,7 +182,7 @@ def learning_curve(
 
 
 def metrics_of(source: FeatureSource, part: Part, *, device: str | None = None) -> dict[str, float]:
-    """Main metric in percent on each test domain of a part; kept in a store."""
+    """Main metric in percent on each held-out domain of a part; kept in a store."""
 
     def compute() -> dict[str, NDArray[np.float64]]:
         return {"metrics": np.array(_metrics(source, part, device))}
@@ -209,10 +209,10 @@ def _metrics(source: FeatureSource, part: Part, device: str | None) -> list[floa
 
 
 def metric_of_all(source: FeatureSource, heads: Heads, test: str, model: str) -> float:
-    """Main metric in percent on a test domain, of a head that is trained on all images."""
+    """Main metric in percent on a held-out domain, of a head that is trained on all images."""
     outputs = heads.alone[model].test
     if outputs is None:
-        raise ValueError("the heads have no predictions for a test domain")
+        raise ValueError("the heads have no predictions for a held-out domain")
     return percent(source, outputs, source.labels(test))
 
 
@@ -250,7 +250,7 @@ def places(source: FeatureSource, domain: str, draw: int) -> NDArray[np.float64]
 
 
 def _images(source: FeatureSource, share: float) -> float:
-    """Training images per class, or for other tasks in all, of a part; mean over test domains."""
+    """Training images of a part, per class if there are any; mean over held-out domains."""
     sizes = {d: int((places(source, d, 0) < share).sum()) for d in source.domains}
     found = []
     for test in source.domains:
@@ -279,9 +279,9 @@ class FewerDomains:
     Attributes
     ----------
     training : int
-        Number of training domains, all but the test domain.
+        Number of training domains, all but the held-out domain.
     fewer, all : dict of str to float
-        By test domain; `fewer` is the mean over the domains that are left out.
+        By held-out domain; `fewer` is the mean over the domains that are left out.
     """
 
     training: int
@@ -290,17 +290,17 @@ class FewerDomains:
 
     @property
     def gains(self) -> list[float]:
-        """Points that the last domain gained on each test domain."""
+        """Points that the last domain gained on each held-out domain."""
         return [value - self.fewer[test] for test, value in self.all.items()]
 
     @property
     def gain(self) -> float:
-        """Points that the last domain gained, mean over the test domains."""
+        """Points that the last domain gained, mean over the held-out domains."""
         return float(np.mean(self.gains))
 
     @property
     def error(self) -> float:
-        """Standard error of the gain between test domains."""
+        """Standard error of the gain between held-out domains."""
         return float(np.std(self.gains, ddof=1)) / math.sqrt(len(self.gains))
 
     @property
@@ -316,7 +316,7 @@ def with_fewer_domains(
     *,
     device: str | None = None,
 ) -> FewerDomains:
-    """Measure the top model without each test domain; parameters as for a learning curve."""
+    """Measure the top model without each held-out domain; parameters as for a learning curve."""
     fewer: dict[str, float] = {}
     for model in dict.fromkeys(models.values()):
         settings = {
@@ -333,9 +333,9 @@ def with_fewer_domains(
 def metrics_without_one(
     source: FeatureSource, model: str, settings: Mapping[str, int], *, device: str | None = None
 ) -> dict[str, float]:
-    """Main metric in percent on test domains with one training domain fewer; kept in a store.
+    """Main metric in percent on held-out domains with one training domain fewer; kept in a store.
 
-    `settings` has the position of the regularisation for each test domain.
+    `settings` has the position of the regularisation for each held-out domain.
     """
 
     def compute() -> dict[str, NDArray[np.float64]]:

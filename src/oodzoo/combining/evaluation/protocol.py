@@ -109,7 +109,7 @@ class WhatIf:
 
     @property
     def tasks(self) -> list[Task]:
-        """All that is to be computed for it, with the test domains, as tasks of an engine."""
+        """All that is to be computed for it, with the held-out domains, as tasks of an engine."""
         tests, tops = self._source.domains, self._tops
         settings = {test: self._heads[test].alone[tops[test]].setting for test in tests}
         return [
@@ -230,11 +230,11 @@ def evaluate(
     listener: Listeners | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> Evaluation:
-    """Evaluate single models and their combinations on test domains, and recommend one.
+    """Evaluate single models and their combinations on held-out domains, and recommend one.
 
-    Each domain is the test domain once. Models are ranked, pools and features are chosen,
+    Each domain is the held-out domain once. Models are ranked, pools and features are chosen,
     hyper-parameters are tuned and heads are trained on the other domains only. In a store, the
-    result of each test domain is kept, so that an evaluation that was stopped continues.
+    result of each held-out domain is kept, so that an evaluation that was stopped continues.
 
     Parameters
     ----------
@@ -277,8 +277,8 @@ def evaluate(
         Whether to evaluate every single model, random features and the paper's selection as well;
         or names of other scores whose top model is evaluated.
     with_target : bool
-        Whether to evaluate, too, what unlabelled images of the test domain are worth; for classes
-        only.
+        Whether to evaluate, too, what unlabelled images of the held-out domain are worth; for
+        classes only.
     max_models, max_ms : int and float, optional
         Largest number of models, and time per image in milliseconds (the sum over the models), of
         what is recommended. Models that take longer alone are left out.
@@ -288,8 +288,8 @@ def evaluate(
         Which of these data sets the samples are of, to show the results among published ones:
         :meth:`oodzoo.combining.evaluation.Evaluation.beside_published`. It is never guessed.
     tune : bool or TuneSettings
-        Whether to fine-tune the top model without each test domain, too, with these settings; for
-        a store of images. Finished runs are kept. Needs the extra `tune`.
+        Whether to fine-tune the top model without each held-out domain, too, with these settings;
+        for a store of images. Finished runs are kept. Needs the extra `tune`.
     data : ImageDomains, path, URL or object, optional
         With `tune`: the images of the store.
     zoo : str, path or sequence of ModelSpec, optional
@@ -303,8 +303,8 @@ def evaluate(
         process each. Logistic regressions of several labels always use NumPy. Models are
         fine-tuned on the first of them, or by default on the fastest device there is.
     engine : {"local", "ray"}
-        Where heads are trained and test domains are judged: on this machine, or on a Ray cluster.
-        Several devices and clusters need a store, which all machines must see.
+        Where heads are trained and held-out domains are judged: on this machine, or on a Ray
+        cluster. Several devices and clusters need a store, which all machines must see.
     address : str, optional
         Of an existing Ray cluster, see :func:`oodzoo.extract`.
     listener : Listener or sequence of Listener, optional
@@ -399,7 +399,7 @@ def _evaluate(
     if engine is not None:
         stage.say(f"{what}, on {count(engine.slots, 'worker')} ({engine.name})")
         compute_heads(source, engine, steps.heads, by_test=settings.peers is not None)
-    stage.say(f"ranking {models} without each test domain")
+    stage.say(f"ranking {models} without each held-out domain")
     rankings = Rankings.of(source, settings, device)
     if engine is None:
         stage.say(what)
@@ -418,7 +418,8 @@ def _evaluate(
     result = assemble(source, folds, final, settings)
     if request is not None:
         top = {test: cell.models[0] for test, cell in result.single.cells.items()}
-        stage.say(f"fine-tuning {', '.join(dict.fromkeys(top.values()))} without each test domain")
+        names = ", ".join(dict.fromkeys(top.values()))
+        stage.say(f"fine-tuning {names} without each held-out domain")
         tuned = fine_tune(require_store(source), top, request, stage)
         result = with_fine_tuned(result, source, tuned, final.best)
     stage.say("measuring what more images, more domains and less time would change")
@@ -475,7 +476,7 @@ def _extraction_hours(source: FeatureSource) -> float | None:
 
 
 class _Steps:
-    """Progress of an evaluation: the heads of each model, the final decision, each test domain."""
+    """Progress of an evaluation: heads of each model, final decision, each held-out domain."""
 
     def __init__(self, n_models: int, n_domains: int, progress: Progress) -> None:
         self._progress = progress

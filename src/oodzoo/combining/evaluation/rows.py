@@ -1,4 +1,4 @@
-"""Rows of an evaluation: the measures of one way to combine models on each test domain.
+"""Rows of an evaluation: the measures of one combination on each held-out domain.
 
 Of a classifier these are accuracies and calibration; other tasks have measures of their own.
 """
@@ -24,7 +24,7 @@ Outputs = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Cell:
-    """Result on one test domain: measures of each trial, with the models used and their cost.
+    """Result on one held-out domain: measures of each trial, with the models used and their cost.
 
     Attributes
     ----------
@@ -62,12 +62,12 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """Results of one method on all test domains.
+    """Results of one method on all held-out domains.
 
     Attributes
     ----------
     cells : dict of str to Cell
-        Result by test domain.
+        Result by held-out domain.
     """
 
     cells: dict[str, Cell]
@@ -84,7 +84,7 @@ class Row:
         ]
         metric = f"{self.metric.replace('_', ' ')}, %"
         return Table.of(
-            ["test domain", metric, "features", "models"],
+            ["held-out domain", metric, "features", "models"],
             table,
             caption=f"{number(self.average, 1)} % on average",
             left=("models",),
@@ -102,7 +102,7 @@ class Row:
         return self.measures[0]
 
     def measure(self, name: str) -> dict[str, float]:
-        """Return the mean over trials of a measure by test domain.
+        """Return the mean over trials of a measure by held-out domain.
 
         In percent, but for an absolute error, which is in the units of the labels.
         """
@@ -110,7 +110,7 @@ class Row:
 
     @property
     def outputs(self) -> Outputs:
-        """Measures of each of several numbers or labels, means over the test domains that have it.
+        """Measures of each number or label, averaged over the held-out domains that have it.
 
         The main metric is in percent, the absolute error of a number in its own unit.
         """
@@ -121,7 +121,7 @@ class Row:
 
     @property
     def average(self) -> float:
-        """The main metric in percent, mean over test domains."""
+        """The main metric in percent, mean over held-out domains."""
         return mean_of(self.measure(self.metric))
 
     @property
@@ -138,7 +138,7 @@ class Row:
         }
 
     def exceeds(self, max_models: int | None, max_ms: float | None) -> bool:
-        """Whether it is beyond these limits for a test domain; an unknown time is."""
+        """Whether it is beyond these limits for a held-out domain; an unknown time is."""
         return any(
             (max_models is not None and len(cell.models) > max_models)
             or (max_ms is not None and (cell.milliseconds is None or cell.milliseconds > max_ms))
@@ -186,7 +186,7 @@ class Row:
         return cls(cells)
 
     def _outputs(self) -> dict[str, dict[str, dict[str, float]]]:
-        """The measures of each output on each test domain."""
+        """The measures of each output on each held-out domain."""
         found: dict[str, dict[str, dict[str, float]]] = {}
         for domain, cell in self.cells.items():
             for output, measures in cell.outputs.items():
@@ -203,7 +203,7 @@ class Row:
 
 @dataclass(frozen=True)
 class TunedFacts:
-    """How a model was fine-tuned without a test domain.
+    """How a model was fine-tuned without a held-out domain.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ class Gain:
     over : str
         What is recommended otherwise.
     average, error : float
-        Mean over the test domains, and its standard error between them.
+        Mean over the held-out domains, and its standard error between them.
     over_head : float
         Mean gain over the linear head that the training starts from.
     """
@@ -246,13 +246,13 @@ class Gain:
 
 @dataclass(frozen=True)
 class Tuning:
-    """How models were fine-tuned without each test domain, and whether that pays.
+    """How models were fine-tuned without each held-out domain, and whether that pays.
 
     Attributes
     ----------
     gain : Gain
     folds : dict of str to TunedFacts
-        By test domain.
+        By held-out domain.
     """
 
     gain: Gain
@@ -260,7 +260,7 @@ class Tuning:
 
     @property
     def seconds(self) -> float:
-        """Mean over the test domains."""
+        """Mean over the held-out domains."""
         return mean_of({domain: each.seconds for domain, each in self.folds.items()})
 
     @property
@@ -277,7 +277,7 @@ class Aggregation:
     ----------
     ensemble, selection : Row
     feature_ratio : dict of str to float
-        Share of features selected, by test domain.
+        Share of features selected, by held-out domain.
     """
 
     ensemble: Row

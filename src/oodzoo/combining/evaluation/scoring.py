@@ -1,4 +1,4 @@
-"""Accuracy, or another metric, of what was chosen for a test domain on that domain."""
+"""Accuracy, or another metric, of what was chosen for a held-out domain on that domain."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from oodzoo.tasks.classification import ClassDiagnosis
 
 
 class _Rows(NamedTuple):
-    """Some rows of a test domain: what is predicted for them, and their labels."""
+    """Some rows of a held-out domain: what is predicted for them, and their labels."""
 
     rows: NDArray[np.int64]
     values: NDArray[np.float64]
@@ -41,7 +41,7 @@ class _Rows(NamedTuple):
 def trial_rows(
     source: FeatureSource, test: str, protocol: str, trials: int
 ) -> list[NDArray[np.int64]]:
-    """The rows of the test domain that predictions without trials are scored on, in each trial."""
+    """Rows of the held-out domain on which predictions without trials are scored, by trial."""
     view = TrainingView.without(source, test)
     if protocol == "domainbed":
         return [view.test_split(trial).inside for trial in range(trials)]
@@ -51,7 +51,7 @@ def trial_rows(
 def score_choice(
     source: FeatureSource, test: str, choice: Choice, rows: Sequence[NDArray[np.int64]]
 ) -> dict[str, Cell]:
-    """Score a choice on its test domain: one cell per row of the table."""
+    """Score a choice on its held-out domain: one cell per row of the table."""
 
     def cell(candidate: Candidate | Predicted) -> Cell:
         return _cell(source, test, candidate, rows)
@@ -91,7 +91,7 @@ def cell_by(rule: str, row: str) -> str:
 
 
 def oracle_on(source: FeatureSource, test: str) -> Oracle:
-    """DomainBed's oracle for a test domain; ties go to the last draw, as in DomainBed."""
+    """DomainBed's oracle for a held-out domain; ties go to the last draw, as in DomainBed."""
 
     def best(columns: Columns, heads: Sequence[LinearHead], rows: NDArray[np.int64]) -> LinearHead:
         each = Candidate(columns, [TrainedHead(head, rows) for head in heads])
@@ -105,14 +105,14 @@ def oracle_on(source: FeatureSource, test: str) -> Oracle:
 def score_predicted(
     source: FeatureSource, test: str, predicted: Predicted, rows: Sequence[NDArray[np.int64]]
 ) -> Cell:
-    """Score predictions for a test domain."""
+    """Score predictions for a held-out domain."""
     return _cell(source, test, predicted, rows)
 
 
 def diagnose_choice(
     source: FeatureSource, test: str, choice: Choice, rows: Sequence[NDArray[np.int64]]
 ) -> ClassDiagnosis | None:
-    """Diagnose what is recommended for a test domain, in the first trial; None without classes."""
+    """Diagnose the recommendation for a held-out domain, in the first trial, for classes."""
     candidates = {
         "single": choice.singles[choice.decision.best],
         "pool": choice.pool,
@@ -128,7 +128,7 @@ def diagnose_predicted(
     candidate: Candidate | Predicted,
     rows: Sequence[NDArray[np.int64]],
 ) -> ClassDiagnosis | None:
-    """Diagnose predictions for a test domain, in the first trial; None without classes."""
+    """Diagnose predictions for a held-out domain, in the first trial; None without classes."""
     first = _predictions(source, test, candidate, rows)[0]
     return diagnose(source, test, first.rows, first.values, first.labels)
 
@@ -220,7 +220,7 @@ def cell_with_target(
     limits: Limits,
     device: str | None,
 ) -> Cell:
-    """Score the pool for which the unlabelled images of the test domain, all of them, are known."""
+    """Score the pool that knows all unlabelled images of the held-out domain."""
     pool = pool_for_target(
         source,
         heads,
@@ -230,7 +230,7 @@ def cell_with_target(
         device=device,
     ).pool
     if pool.test is None:
-        raise ValueError("the pool has no predictions for the test domain")
+        raise ValueError("the pool has no predictions for the held-out domain")
     width = sum(source.facts(model).feature_dim for model in pool.models)
     predicted = Predicted(pool.models, width, pool.test)
     return _cell(source, test, predicted, rows)
@@ -243,7 +243,7 @@ def diagnose(
     values: NDArray[np.float64],
     labels: NDArray[Any],
 ) -> ClassDiagnosis | None:
-    """Diagnose predictions of some rows of a test domain; None unless they are of classes.
+    """Diagnose predictions of some rows of a held-out domain; None unless they are of classes.
 
     Parameters
     ----------

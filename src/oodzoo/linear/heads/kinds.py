@@ -84,9 +84,9 @@ def left_out_regressions(
     *,
     device: str | None = None,
 ) -> list[NDArray[np.float64]]:
-    """Predict left-out domains by ridge regressions of the other domains, for each of `RIDGES`.
+    """Predict held-out domains by ridge regressions of the other domains, for each of `RIDGES`.
 
-    Left-out samples have no influence on the fit. All cores are used, so one call at a time is
+    Held-out samples have no influence on the fit. All cores are used, so one call at a time is
     enough.
 
     Parameters
@@ -183,9 +183,9 @@ def left_out_labels(
     tol: float = PATH_TOLERANCE,
     device: str | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Predict left-out domains by heads fitted to the other domains, for each C.
+    """Predict held-out domains by heads fitted to the other domains, for each C.
 
-    Left-out samples have no influence on the fit. All cores are used, so one call at a time is
+    Held-out samples have no influence on the fit. All cores are used, so one call at a time is
     enough.
 
     Parameters
@@ -299,7 +299,7 @@ class HeadPath:
     predict : callable
         Predicts splits, as :func:`~oodzoo.linear.heads.ridge.predict_ridge_splits`.
     left_out : callable
-        Predicts left-out domains, as :func:`~oodzoo.linear.heads.ridge.left_out_ridges`.
+        Predicts held-out domains, as :func:`~oodzoo.linear.heads.ridge.left_out_ridges`.
     fit : callable
         Fits a head with one setting.
     """
@@ -346,7 +346,7 @@ def best_setting(
     labels : sequence of array
     task : Task
     share : float
-        Weight of the left-out domains; the rest is that of the folds.
+        Weight of the held-out domains; the rest is that of the folds.
     """
     return best_settings(left_out, within, labels, task, [share])[0]
 
@@ -395,7 +395,7 @@ def split_without(
     test: int | None = None,
     kept: NDArray[np.bool_] | None = None,
 ) -> Split:
-    """Train on all domains but a test domain: leave each out, and cross-validate within them.
+    """Train on all domains but a held-out domain: leave each out, and cross-validate within them.
 
     `kept` are the samples that may be used. The folds depend on the training samples only.
     """
@@ -445,7 +445,7 @@ def fit_head_of(
 ) -> LinearHead:
     """Fit a head for a task to samples of one or more domains.
 
-    The regularisation is chosen by left-out domains and cross-validation within the domains.
+    The regularisation is chosen by held-out domains and cross-validation within the domains.
 
     Parameters
     ----------

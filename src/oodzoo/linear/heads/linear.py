@@ -280,7 +280,7 @@ def _left_out_fold(
     Cs: Sequence[float],
     train: NDArray[np.bool_],
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Accuracy and likelihood on a left-out fold for each C, and the solutions for all classes."""
+    """Accuracy and likelihood on a held-out fold for each C, and the solutions for all classes."""
     accuracy, likelihood, solutions = [], [], []
     targets, present = _targets(samples.labels, train)
     labels = samples.labels[~train]

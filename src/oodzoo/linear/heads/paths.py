@@ -1,4 +1,4 @@
-"""Predictions of left-out samples by logistic regressions of the other ones, for many C.
+"""Predictions of held-out samples by logistic regressions of the other ones, for many C.
 
 For each set of domains to leave out, L2 logistic regressions with all values of C are fitted to the
 samples of the other domains, and predict the left-out ones. Features are standardised over exactly
@@ -98,7 +98,7 @@ def predict_splits_by(
     *,
     device: str | None = None,
 ) -> list[SplitOutputs]:
-    """Predict splits with a function that predicts left-out domains; a fit is made only once."""
+    """Predict splits with a function that predicts held-out domains; a fit is made only once."""
     masks: dict[bytes, NDArray[np.bool_]] = {}
 
     def key(left: NDArray[np.bool_]) -> bytes:
@@ -142,7 +142,7 @@ def predict_splits_by(
 def call_for_sets(
     function: Callable[..., T], calls: Sequence[tuple[Any, ...]], size: int, *, on_cpu: bool
 ) -> list[T]:
-    """Call a function for each set of left-out domains, in parallel if that is faster.
+    """Call a function for each set of held-out domains, in parallel if that is faster.
 
     `size` is the number of feature values. For small products on a CPU, one thread per set is
     faster than threads within BLAS.
@@ -174,9 +174,9 @@ def left_out_paths(
     device: str | None = None,
     offset: NDArray[np.floating[Any]] | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Predict left-out domains by heads fitted to the other domains, for each C.
+    """Predict held-out domains by heads fitted to the other domains, for each C.
 
-    Left-out samples have no influence on the fit. All cores are used, so one call at a time is
+    Held-out samples have no influence on the fit. All cores are used, so one call at a time is
     enough.
 
     Parameters
@@ -235,7 +235,7 @@ def _left_out_path(
     tol: float,
     offset: NDArray[np.floating[Any]] | None = None,
 ) -> NDArray[np.float32]:
-    """Log-probabilities (n_Cs, n, n_classes) of left-out samples."""
+    """Log-probabilities (n_Cs, n, n_classes) of held-out samples."""
     training = samples.features[~left_out]
     mean, std = mean_and_std(training)
     dtype = _dtype(tol)
@@ -288,7 +288,7 @@ def _on_device(
     on: Backend,
     offset: NDArray[np.floating[Any]] | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Log-probabilities of left-out samples for each set, in batches that fit into memory."""
+    """Log-probabilities of held-out samples for each set, in batches that fit into memory."""
     n, d = samples.features.shape
     values = n * (d + 1) + len(Cs) * n_classes * (6 * n + (2 * MEMORY + 6) * (d + 1))
     size = max(1, _DEVICE_BYTES // (values * np.dtype(_dtype(tol)).itemsize))
@@ -318,7 +318,7 @@ def _batch(
     dtype: str,
     on: Backend,
 ) -> Batch:
-    """The problems of some sets; left-out samples stay in, without a target."""
+    """The problems of some sets; held-out samples stay in, without a target."""
     import torch
 
     ones = on.asarray(np.ones((len(labels), 1), dtype))

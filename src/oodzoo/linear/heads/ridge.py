@@ -1,4 +1,4 @@
-r"""Ridge regressions of the classes as linear heads, and their predictions of left-out domains.
+r"""Ridge regressions of the classes as linear heads, and their predictions of held-out domains.
 
 .. math:: W = (Z^\top Z + \rho u I)^{-1} Z^\top (Y - \bar y), \qquad
    p(\cdot\mid z) = \operatorname{softmax}\bigl(t\,(W^\top z + \bar y)\bigr),
@@ -53,9 +53,9 @@ def left_out_ridges(
     *,
     device: str | None = None,
 ) -> list[NDArray[np.float32]]:
-    """Predict left-out domains by ridge heads fitted to the other domains, for each of `SETTINGS`.
+    """Predict held-out domains by ridge heads fitted to the other domains, for each of `SETTINGS`.
 
-    Left-out samples have no influence on the fit. All cores are used, so one call at a time is
+    Held-out samples have no influence on the fit. All cores are used, so one call at a time is
     enough.
 
     Parameters
@@ -330,7 +330,7 @@ def _left_out_ridges(
     n_classes: int,
     on: Backend,
 ) -> NDArray[np.float32]:
-    """Log-probabilities (n_settings, n, n_classes) of left-out samples."""
+    """Log-probabilities (n_settings, n, n_classes) of held-out samples."""
     hot, present = one_hot(labels[~left_out])
     fit = solve_ridges(features[on.asarray(~left_out)], hot.T, RIDGES, on)
     outputs = fit.outputs(features[on.asarray(left_out)])

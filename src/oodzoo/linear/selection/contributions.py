@@ -1,4 +1,4 @@
-r"""What a feature contributes to left-out domains; the features that help in every domain.
+r"""What a feature contributes to held-out domains; the features that help in every domain.
 
 For each domain e, a ridge regression of the labels on the standardised features of all models is
 fitted to the other domains, with weights :math:`W_{-e}`. Classes are one-hot labels; numbers to
@@ -6,19 +6,19 @@ predict are divided by their standard deviation. The contribution of feature j i
 
 .. math:: s_j = \frac1m \sum_e \sum_c W_{-e,cj}\,\operatorname{cov}_e(z_j, y_c),
 
-where the covariance is over the samples of the left-out domain e. Summed over all features this is
-the covariance of predictions and labels in the left-out domains: a feature whose relation to the
+where the covariance is over the samples of the held-out domain e. Summed over all features this is
+the covariance of predictions and labels in the held-out domains: a feature whose relation to the
 classes differs between domains takes away from it. Because a covariance is about the mean of the
 domain, a shift of a feature in a domain does not matter.
 
 The penalty of domain e is :math:`\rho` times the mean eigenvalue of the centred Gram matrix of the
-training samples; of `RIDGES`, :math:`\rho` has the smallest squared error on the left-out domains.
+training samples; of `RIDGES`, :math:`\rho` has the smallest squared error on the held-out domains.
 
 With n samples, only the n × n Gram matrix of the samples and the features of one model are in
 memory, and each model is read twice; or all features, if there are fewer than samples.
 
 To select features, they are ordered by their contribution, and the first ones are kept. How many is
-chosen on left-out domains: for each domain, the features are ordered without it, heads on the first
+chosen on held-out domains: for each domain, the features are ordered without it, heads on the first
 ones are trained without it, and predict it. The number with the highest mean log-likelihood, over
 the domains, is kept. A feature without a positive contribution never is. With many samples, an
 evenly spaced part of each class and domain decides.
@@ -273,7 +273,7 @@ def _ridge(form: _Dual | _Primal, targets: NDArray[np.float64], sample: _Sample)
 
 
 def _covariances(targets: NDArray[np.float64], folds: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights (n, folds x classes) of the samples in the covariances of each left-out fold."""
+    """Weights (n, folds x classes) of the samples in the covariances of each held-out fold."""
     parts = []
     for fold in _usable(folds):
         held_out = folds == fold
@@ -302,7 +302,7 @@ def select_by_contribution(
     device: str | None,
     progress: Progress | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Select the features with the largest contributions to left-out domains.
+    """Select the features with the largest contributions to held-out domains.
 
     Returns
     -------
@@ -319,7 +319,7 @@ def select_by_contribution(
     advance(1, len(domains) + 1)
     if not (scores.total > 0).any():
         warnings.warn(
-            f"no feature of {', '.join(models)} helps to predict left-out domains; keeping one",
+            f"no feature of {', '.join(models)} helps to predict held-out domains; keeping one",
             stacklevel=3,
         )
     n = sum(len(source.labels(domain)) for domain in domains)
@@ -329,7 +329,7 @@ def select_by_contribution(
     likelihoods = np.full(len(shares), np.nan)
     if len(shares) > 1:
         likelihoods = _likelihoods(source, models, domains, shares, device, advance)
-    # Without any left-out prediction there is no reason to drop features that help.
+    # Without any held-out prediction there is no reason to drop features that help.
     kept = -1 if np.isnan(likelihoods).any() else int(likelihoods.argmax())
     support = np.zeros(len(scores.total), np.bool_)
     support[_order(scores.total)[: numbers[kept]]] = True
@@ -349,7 +349,7 @@ def _likelihoods(
     device: str | None,
     advance: Progress,
 ) -> NDArray[np.float64]:
-    """Mean quality of heads on left-out domains for each share, with the best setting.
+    """Mean quality of heads on held-out domains for each share, with the best setting.
 
     It is the log-likelihood of the labels, or minus the squared error of numbers; NaN if unknown.
     """
@@ -408,7 +408,7 @@ def _order(total: NDArray[np.float64]) -> NDArray[np.int64]:
 def _require_common_classes(source: FeatureSource, domains: Sequence[str]) -> None:
     if len(domains) < 2:
         raise InputError(
-            "features are selected by their use in left-out domains, which needs two or more "
+            "features are selected by their use in held-out domains, which needs two or more "
             f"domains, got {', '.join(map(repr, domains))}; add domains, or use the method 'paper'"
         )
     if not source.task.one_class:

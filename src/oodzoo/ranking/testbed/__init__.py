@@ -1,4 +1,4 @@
-"""Test beds: agreement of scores with the accuracy of models on test domains."""
+"""Test beds: agreement of scores with the accuracy of models on held-out domains."""
 
 from oodzoo.ranking.testbed.agreement import Agreement
 from oodzoo.ranking.testbed.bed import Column, ScoreResult, TestBed, judge

@@ -1,8 +1,8 @@
 r"""Agreement of scores with accuracy: rank correlations, bootstrap intervals, statistical ties.
 
-On each test domain, the models are ordered by a score and by their accuracy there, which gives a
-rank correlation and a regret. Both are averaged over test domains. Bootstrap resamples are of
-models; the test domains are fixed, and one resample of models serves all of them.
+On each held-out domain, the models are ordered by a score and by their accuracy there, which gives
+a rank correlation and a regret. Both are averaged over held-out domains. Bootstrap resamples are of
+models; the held-out domains are fixed, and one resample of models serves all of them.
 
 Kendall's tau and the weighted tau of Vigna (A Weighted Correlation Index for Rankings with Ties,
 WWW 2015), as ``scipy.stats.kendalltau`` and ``scipy.stats.weightedtau`` define them:
@@ -218,9 +218,9 @@ class Agreement:
 
 @dataclass(frozen=True)
 class UnseenDomain:
-    """Accuracy of the models on one test domain, and the scores that were computed for it.
+    """Accuracy of the models on one held-out domain, and the scores that were computed for it.
 
-    A model that lacks a score lacks it on every test domain.
+    A model that lacks a score lacks it on every held-out domain.
     """
 
     accuracy: Mapping[str, float]
@@ -238,7 +238,7 @@ def agreement(accuracy: Mapping[str, float], values: Values) -> Agreement:
 
 
 def mean_agreement(each: Sequence[Agreement]) -> Agreement:
-    """Average over test domains; those where a value is undefined are left out of its mean."""
+    """Average over held-out domains; those where a value is undefined are left out of its mean."""
     return Agreement(
         mean_of([one.regret for one in each]),
         mean_of([one.weighted_tau for one in each]),
@@ -267,7 +267,7 @@ class Resampled:
         return tuple(m for m in self._models if all(some[s].get(m) is not None for s in scores))
 
     def correlation(self, score: str, models: Sequence[str]) -> float | None:
-        """Compute the weighted tau of a score on some models, averaged over test domains."""
+        """Compute the weighted tau of a score on some models, averaged over held-out domains."""
         return mean_of(
             [
                 _correlation("weighted_tau", test.accuracy, test.values[score], models)

@@ -1,4 +1,4 @@
-"""A test bed: accuracy of models on test domains, and the scores compared with it."""
+"""A test bed: accuracy of models on held-out domains, and the scores compared with it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Column:
     title : str
         Full name of the score.
     by_domain : mapping
-        The values computed for each test domain, if they differ; `values` are then their means.
+        The values computed for each held-out domain, if they differ; `values` are then their means.
     """
 
     values: Values
@@ -61,7 +61,7 @@ class Column:
 
     @classmethod
     def averaged(cls, by_domain: Mapping[str, Values], title: str = "") -> Column:
-        """Make a column of the values for each test domain; a model must have all or none."""
+        """Make a column of the values for each held-out domain; a model must have all or none."""
         means: dict[str, float | None] = {}
         for model in next(iter(by_domain.values())):
             known = [v for values in by_domain.values() if (v := values.get(model)) is not None]
@@ -81,21 +81,21 @@ class ScoreResult:
         Number of models that have the score.
     regret : float or None
         Percentage points of accuracy between the best model of all and the top model under this
-        score (the mean of several that are tied): mean over test domains.
+        score (the mean of several that are tied): mean over held-out domains.
     weighted_tau, tau : float or None
-        Means over test domains. None if all models have the same score or the same accuracy.
+        Means over held-out domains. None if all models have the same score or the same accuracy.
     interval, tau_interval : (float, float) or None
-        90 % bootstrap intervals of the two, from resampling models; the test domains are fixed.
+        90 % bootstrap intervals of the two, from resampling models; the held-out domains are fixed.
     behind_best : (float, float) or None
         Interval of how much lower the weighted tau is than that of the best score, on the models
         that have both. The intervals of all pairs of scores hold at the same time with 90 %
         probability. None for the best score itself.
     common : float or None
-        Weighted tau on the models that have every score, averaged over test domains.
+        Weighted tau on the models that have every score, averaged over held-out domains.
     averaged : Agreement
-        As in the paper: scores and accuracies are averaged over test domains first.
+        As in the paper: scores and accuracies are averaged over held-out domains first.
     by_domain : dict of str to Agreement
-        Agreement on each test domain.
+        Agreement on each held-out domain.
     values_by_domain : dict
         As `by_domain` in :class:`Column`.
     """
@@ -133,7 +133,7 @@ class TestBed:
     data : dict
         Provenance of the data: its `name`, and optionally more.
     accuracy : dict
-        Accuracy of each model, in percent: mean over test domains.
+        Accuracy of each model, in percent: mean over held-out domains.
     scores : dict
         A :class:`ScoreResult` for each score.
     indistinguishable : tuple of (str, str)
@@ -145,7 +145,7 @@ class TestBed:
     resamples, seed : int
         Number and seed of the bootstrap resamples.
     accuracy_by_domain : dict
-        Accuracy of each model on each test domain; empty if only the means are known.
+        Accuracy of each model on each held-out domain; empty if only the means are known.
     """
 
     __test__: ClassVar[bool] = False  # not a pytest class
@@ -292,7 +292,7 @@ def tests_of(
     columns: Mapping[str, Column],
     by_domain: Mapping[str, Mapping[str, float]],
 ) -> dict[str, UnseenDomain]:
-    """Return the tests of a test bed: one for each test domain, or one of the means."""
+    """Return the tests of a test bed: one for each held-out domain, or one of the means."""
     if not by_domain:
         return {
             "": UnseenDomain(accuracy, {name: column.values for name, column in columns.items()})
@@ -323,11 +323,11 @@ def judge(
     data : dict
         Provenance of the data; needs a `name`, which is shown in tables.
     accuracy : mapping
-        Accuracy of each model, in percent; the mean over test domains.
+        Accuracy of each model, in percent; the mean over held-out domains.
     columns : mapping
         Scores by name.
     by_domain : mapping, optional
-        Accuracy of each model on each test domain. Correlation and regret are then computed on
+        Accuracy of each model on each held-out domain. Correlation and regret are then computed on
         each of them and averaged.
     left_out : mapping, optional
         For each score, the models that lack it and the reason.

@@ -5,13 +5,13 @@ A result is a JSON object::
     schema              2
     data                name of the data set, and optionally more about it
     models              names of the models
-    accuracy            accuracy of each model, in percent: mean over test domains
-    accuracy_by_domain  the same on each test domain; empty if only the means are known
+    accuracy            accuracy of each model, in percent: mean over held-out domains
+    accuracy_by_domain  the same on each held-out domain; empty if only the means are known
     scores              for each score: title, values (a number or null for each model),
-                        values_by_domain (the same for each test domain, if they differ), models
-                        (how many have it); means over test domains: regret, weighted_tau, tau,
+                        values_by_domain (the same for each held-out domain, if they differ), models
+                        (how many have it); means over held-out domains: regret, weighted_tau, tau,
                         interval, tau_interval, behind_best, common; by_domain and averaged: regret,
-                        weighted_tau and tau on each test domain, and of the means
+                        weighted_tau and tau on each held-out domain, and of the means
     indistinguishable   pairs of scores that are statistically tied
     left_out            for each score, the models that lack it and the reason
     resamples, seed     number and seed of the bootstrap resamples
@@ -63,7 +63,7 @@ class Means:
         Mean of the weighted taus in the paper's form.
     interval : (float, float) or None
         90 % bootstrap interval of the mean weighted tau, from resampling models; the data sets and
-        their test domains are fixed.
+        their held-out domains are fixed.
     behind_best : (float, float) or None
         Interval of how much lower the mean weighted tau is than that of the best score, on the
         data sets that have both; corrected for the number of scores.
@@ -281,7 +281,7 @@ def _accuracy_by_domain(
         mean = mean_of([there[model] for there in by_domain.values()])
         if not _agree(stated, mean):
             raise InputError(
-                f"{context}: the accuracy of {model!r} is {stated!r}, but its mean over test "
+                f"{context}: the accuracy of {model!r} is {stated!r}, but its mean over held-out "
                 f"domains is {mean!r}; the file was edited"
             )
     return {d: {m: float(there[m]) for m in accuracy} for d, there in by_domain.items()}
@@ -325,8 +325,8 @@ def _column(
     for model, mean in averaged.values.items():
         if not _agree(values.get(model), mean):
             raise InputError(
-                f"{where}: the value of {model!r} is {values.get(model)!r}, but its mean over test "
-                f"domains is {mean!r}; the file was edited"
+                f"{where}: the value of {model!r} is {values.get(model)!r}, but its mean over "
+                f"held-out domains is {mean!r}; the file was edited"
             )
     return averaged
 

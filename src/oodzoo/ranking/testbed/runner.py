@@ -3,12 +3,12 @@
 Two protocols:
 
 ``unseen``
-    For each test domain, the scores are computed on the other domains, and compared with the
-    accuracy on the test domain. This is what a user of the ranking meets. It needs at least three
-    domains.
+    For each held-out domain, the scores are computed on the other domains, and compared with the
+    accuracy on the held-out domain. This is what a user of the ranking meets. It needs at least
+    three domains.
 ``all``
     Each score is computed once on all domains, as in `oodzoo rank`, and compared with the accuracy
-    on each test domain. The scores have seen the labels of the test domains.
+    on each held-out domain. The scores have seen the labels of the held-out domains.
 
 The accuracy is the same in both: that of a linear head trained on the other domains.
 
@@ -85,7 +85,7 @@ HEAD = "logistic regression, C chosen on the training domains"
 def head_accuracy(
     source: FeatureSource, model: str, test: str, *, tested: FeatureSource | None = None
 ) -> float:
-    """Measure the accuracy on a test domain, in percent, of a head trained on the other domains.
+    """Measure the accuracy in percent on a held-out domain of a head trained on the others.
 
     The head is a linear probe, a logistic regression (:func:`oodzoo.linear.heads.linear.fit_head`),
     with C chosen on the training domains. The accuracy is cached in the store.
@@ -94,7 +94,7 @@ def head_accuracy(
     ----------
     source : FeatureSource
     model, test : str
-        Name of the model and of the test domain.
+        Name of the model and of the held-out domain.
     tested : FeatureSource, optional
         Source of the samples to test on, if it is another one; with the same classes.
     """
@@ -125,7 +125,7 @@ class BedMeasurement:
     Attributes
     ----------
     accuracy : dict
-        Accuracy of each model on each test domain, in percent.
+        Accuracy of each model on each held-out domain, in percent.
     columns : dict
         Scores by name.
     left_out : dict
@@ -138,7 +138,7 @@ class BedMeasurement:
 
     @property
     def mean_accuracy(self) -> dict[str, float]:
-        """Accuracy of each model, averaged over test domains."""
+        """Accuracy of each model, averaged over held-out domains."""
         models = next(iter(self.accuracy.values()))
         return {m: float(np.mean([there[m] for there in self.accuracy.values()])) for m in models}
 
@@ -158,7 +158,7 @@ def measure(
     source : FeatureSource
         What the scores are computed on, and the heads are trained on.
     protocol : {"unseen", "all"}
-        Compute scores for each test domain on the other domains, or once on all domains.
+        Compute scores for each held-out domain on the other domains, or once on all domains.
     tested : FeatureSource, optional
         What the heads are tested on, if it is another source.
     device : str, optional
@@ -166,7 +166,7 @@ def measure(
     progress : callable, optional
         Called with the numbers of steps done and in total.
     """
-    # the domains that scores are computed on, for each test domain or for all of them
+    # the domains that scores are computed on, for each held-out domain or for all of them
     training = {"": tuple(source.domains)}
     if protocol == "unseen":
         training = {t: tuple(d for d in source.domains if d != t) for t in source.domains}
@@ -217,7 +217,7 @@ def measure(
     columns = {}
     for name in (*own, *(score.name for score in registered), *BASELINES):
         column = Column.averaged(values[name], titles.get(name, name))
-        if "" in values[name]:  # not of a test domain
+        if "" in values[name]:  # not of a held-out domain
             column = Column(column.values, column.title)
         if name in own or any(value is not None for value in column.values.values()):
             columns[name] = column
@@ -231,7 +231,7 @@ def _registered_score(
     training: Mapping[str, Sequence[str]],
     device: str | None,
 ) -> list[float]:
-    """A score of a model on the training domains of each test domain; cached, if it is oodzoo's."""
+    """A score of a model without each held-out domain; cached, if it is oodzoo's."""
 
     def compute() -> Arrays:
         values = [compute_score(source, score, model, d, device) for d in training.values()]
@@ -278,7 +278,7 @@ def run(
     groups : sequence, optional
         Group of each row (a patient, a video); for arrays only.
     protocol : {"unseen", "all"}
-        Compute scores for each test domain on the other domains, or once on all domains.
+        Compute scores for each held-out domain on the other domains, or once on all domains.
     values : mapping, optional
         External scores by name: a number or None for each model.
     timm_results : str or Path, optional

@@ -147,7 +147,7 @@ def hyperparameters(draw: int, trial: int, search_space: str = "default") -> Hyp
 
 
 def folds(domains: Sequence[int], test_domains: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Domains to leave out of training: each test domain alone, and paired with each other domain.
+    """Domains to leave out of training: each held-out domain alone, and with each other domain.
 
     The pairs serve leave-one-domain-out selection. They need a third domain to train on, so there
     are none for two domains.
@@ -188,15 +188,15 @@ class Record:
 
     @property
     def accuracy(self) -> float:
-        """Accuracy on the in-split of the test domain, as DomainBed reports it."""
+        """Accuracy on the in-split of the held-out domain, as DomainBed reports it."""
         return self.inside[self.test_domains[0]]
 
 
 Rule = Callable[[int, Sequence[Record], bool], float | None]
-"""Validation accuracy for a test domain.
+"""Validation accuracy for a held-out domain.
 
-Takes the test domain, the records of one trial, draw and step, and whether that step is the last.
-Returns None if the rule does not apply to this step.
+Takes the held-out domain, the records of one trial, draw and step, and whether that step is the
+last. Returns None if the rule does not apply to this step.
 """
 
 
@@ -208,7 +208,7 @@ def training_domain(test_domain: int, records: Sequence[Record], last: bool) -> 
 
 
 def leave_one_domain_out(test_domain: int, records: Sequence[Record], last: bool) -> float | None:
-    """Mean accuracy on each other domain, when left out together with the test domain."""
+    """Mean accuracy on each other domain, when left out together with the held-out domain."""
     others = [d for d in _alone(test_domain, records).inside if d != test_domain]
     accuracy = {}
     for record in records:
@@ -221,7 +221,7 @@ def leave_one_domain_out(test_domain: int, records: Sequence[Record], last: bool
 
 
 def oracle(test_domain: int, records: Sequence[Record], last: bool) -> float | None:
-    """Accuracy on the out-split of the test domain at the last step."""
+    """Accuracy on the out-split of the held-out domain at the last step."""
     return _alone(test_domain, records).outside[test_domain] if last else None
 
 

@@ -41,7 +41,7 @@ _MIN_SAMPLES = 5
 """Minimum number of samples per domain; with fewer, none would be held out."""
 
 _Key = tuple[str, int, int, int]
-"""Rule, test domain, trial, draw."""
+"""Rule, held-out domain, trial, draw."""
 
 
 class Chosen(NamedTuple):
@@ -72,7 +72,7 @@ class Sweep:
     _heads: dict[_Key, LinearHead]
 
     def chosen(self, rule: str = "leave-one-domain-out") -> dict[int, list[Chosen]]:
-        """Select one run per test domain and trial.
+        """Select one run per held-out domain and trial.
 
         Parameters
         ----------
@@ -82,7 +82,7 @@ class Sweep:
         -------
         dict
             ``result[domain][trial].record.accuracy`` is the accuracy that DomainBed reports, on the
-            in-split of the test domain (rows ``sweep.splits[trial, domain].inside``).
+            in-split of the held-out domain (rows ``sweep.splits[trial, domain].inside``).
         """
         require_rule(rule)
         result: dict[int, list[Chosen]] = {}
@@ -100,11 +100,11 @@ class Sweep:
         return result
 
     def accuracies(self, rule: str = "leave-one-domain-out") -> dict[int, list[float]]:
-        """Return the accuracy that DomainBed reports, per test domain and trial."""
+        """Return the accuracy that DomainBed reports, per held-out domain and trial."""
         return {d: [c.record.accuracy for c in each] for d, each in self.chosen(rule).items()}
 
     def last(self, domain: int, trial: int) -> list[LinearHead]:
-        """Return the head of each draw after the last step, without a test domain in a trial."""
+        """Return the head of each draw after the last step of a trial without a held-out domain."""
         draws = sorted({record.draw for record in self.records})
         return [self._heads["oracle", domain, trial, draw] for draw in draws]
 
@@ -133,7 +133,7 @@ def sweep(
     Parameters
     ----------
     samples : Samples
-        Samples of all domains, including test domains.
+        Samples of all domains, including held-out domains.
     n_classes : int
     groups : sequence, optional
         Group of each sample (a patient, a video), None for a sample without one; splits keep the
