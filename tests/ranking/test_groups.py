@@ -51,7 +51,7 @@ def inputs(data: Grouped) -> ModelMoments:
 
 
 def folds_without_groups(data: Grouped) -> dict[str, list[tuple[HeldOutFold, Data]]]:
-    """Folds for no test domain, "", and for each, with the samples that they train on."""
+    """Folds for no held-out domain, "", and for each, with the samples that they train on."""
     read = inputs(data)
     held_out = HeldOutDomains(read, densities=True)
     found = {"": held_out.folds()}
@@ -91,7 +91,7 @@ def test_folds_are_trained_without_the_groups(n_domains: int, d: int) -> None:
                 assert fold.predicted.tolist() == result.predicted
                 assert fold.metric == pytest.approx(result.accuracy)
                 assert fold.second_metric == pytest.approx(result.balanced_accuracy)
-            if test:  # the evidence does not contain the groups of the test domain
+            if test:  # the evidence does not contain the groups of the held-out domain
                 evidence = folds_of(trained_on(data, [test]))[0].evidence
                 assert folds[0][0].evidence == pytest.approx(evidence)
     without = folds_of({d: whole(data, d) for d in inputs(data).moments})
@@ -112,7 +112,7 @@ def test_rankings_are_made_of_these_folds() -> None:
         for (fold, _), found in zip(folds, row.folds, strict=True):
             assert found.accuracy == pytest.approx(100 * fold.metric)
             assert found.stability == pytest.approx(fold.stability)
-        if test:  # transfer is trained without the groups of the test domain, too
+        if test:  # transfer is trained without the groups of the held-out domain, too
             means = []
             for ridge in RIDGES:
                 skills = [

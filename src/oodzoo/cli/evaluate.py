@@ -68,7 +68,7 @@ class TuneOptions(TableOptions):
     Options
     -------
     tune
-        Also fine-tune the top model without each test domain; needs --data.
+        Also fine-tune the top model without each held-out domain; needs --data.
     data : DATA
         With --tune: the images of the store.
     zoo
@@ -76,7 +76,7 @@ class TuneOptions(TableOptions):
     tune_steps; default 300
         With --tune: steps of each training run.
     learning_rate : RATE,…; default 1e-4,1e-3
-        With --tune: learning rate; one of several is chosen on left-out domains.
+        With --tune: learning rate; one of several is chosen on held-out domains.
     lora : RANK
         With --tune: train LoRA adapters of this rank, not all weights.
     max_hours; default 3 on the CPU
@@ -154,7 +154,7 @@ def evaluate(
 ) -> None:
     """Evaluate single models and their combinations, and recommend one.
 
-    Each domain is the test domain once; everything is chosen and trained on the others.
+    Each domain is held out once; everything is chosen and trained on the others.
 
     What is done is kept in the store: an evaluation that was stopped continues.
 
@@ -166,7 +166,7 @@ def evaluate(
         Other scores to compare with, such as logme,sfda, or all: the top model under each is
         evaluated.
     with_target
-        Also evaluate pools that know the unlabelled images of each test domain.
+        Also evaluate pools that know the unlabelled images of each held-out domain.
     """
     from oodzoo.combining.evaluation import evaluate as evaluate_store
     from oodzoo.ranking import scores
@@ -233,7 +233,7 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
     )
     if evaluation.ablation:
         terminal.table(
-            ["models", "Ensemble", "F. Selection", "F. Ratio"],
+            ["models", "Ensemble", "Selection", "F. Ratio"],
             [
                 [
                     k,
@@ -250,18 +250,18 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
     _show_estimates(terminal, evaluation)
     if evaluation.tuning is not None:
         terminal.line(
-            f"Fine-tuned: {duration(evaluation.tuning.seconds)} of training for a test domain, "
+            f"Fine-tuned: {duration(evaluation.tuning.seconds)} of training for a held-out domain, "
             f"on {evaluation.tuning.device}."
         )
     terminal.line(_other_measures(evaluation))
     if (error := evaluation.selection.error) is not None:
         terminal.line(
-            f"Standard error of the average of F. Selection over {evaluation.trials} trials: "
+            f"Standard error of the average of Selection over {evaluation.trials} trials: "
             f"{error['average']:.1f}."
         )
     if isinstance(evaluation.top_k, dict):
         chosen = ", ".join(f"{k} for {domain}" for domain, k in evaluation.top_k.items())
-        terminal.line(f"Number of models chosen for each test domain: {chosen}.")
+        terminal.line(f"Number of models chosen for each held-out domain: {chosen}.")
     findings = evaluation.findings()
     for line in findings:
         terminal.line(line)
@@ -272,19 +272,19 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
 
 
 def _main_rows(evaluation: Evaluation) -> dict[str, Row]:
-    """The ways to combine the models, by their titles."""
+    """The combinations, by their titles."""
     return {
         "Single": evaluation.single,
         "Pool": evaluation.pool,
         **{f"{n.capitalize()} + target": row for n, row in evaluation.with_target.items()},
         "Ensemble": evaluation.ensemble,
-        "F. Selection": evaluation.selection,
+        "Selection": evaluation.selection,
         **({} if evaluation.fine_tuned is None else {"Fine-tuned": evaluation.fine_tuned}),
     }
 
 
 def show_main_rows(terminal: Terminal, evaluation: Evaluation) -> None:
-    """Print what each way to combine the models reaches, and the results among published ones."""
+    """Print what each combination reaches, and the results among published ones."""
     rows, metric = _main_rows(evaluation), f"{evaluation.metric.replace('_', ' ')} %"
     cells = [_cells(name, row, evaluation.domains) for name, row in rows.items()]
     best = evaluation.recommended.domains
@@ -320,7 +320,7 @@ def _other_measures(evaluation: Evaluation) -> str:
             words = "balanced accuracy" if name == "balanced" else name.replace("_", " ")
             unit = "points" if name == "calibration_error" else "%"
             parts.append(f"{words} {value:.1f} {unit}")
-    return f"What is recommended, mean over the test domains: {', '.join(parts)}."
+    return f"What is recommended, mean over the held-out domains: {', '.join(parts)}."
 
 
 def _show_rules(terminal: Terminal, evaluation: Evaluation) -> None:
@@ -333,7 +333,7 @@ def _show_rules(terminal: Terminal, evaluation: Evaluation) -> None:
         return f"{row.average:.1f}{error}"
 
     terminal.table(
-        ["selected by, %", "Single", "Ensemble", "F. Selection"],
+        ["selected by, %", "Single", "Ensemble", "Selection"],
         [
             [f"{rule} (above)" if rule == evaluation.rule else rule, *map(shown, rows.values())]
             for rule, rows in evaluation.by_rule.items()
@@ -342,7 +342,7 @@ def _show_rules(terminal: Terminal, evaluation: Evaluation) -> None:
 
 
 def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:
-    """Print a table of each measure of several numbers or labels, means over the test domains."""
+    """Print each measure of several numbers or labels, averaged over held-out domains."""
     best = evaluation.recommended_row.outputs
     shown = sorted(best, key=lambda output: best[output][evaluation.metric])[:_MOST_OUTPUTS]
     if len(shown) < len(best):
@@ -375,7 +375,7 @@ def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:
 
 
 def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
-    """Print the number of models and their cost, means over the test domains."""
+    """Print the number of models and their cost, means over the held-out domains."""
     table = []
     for name, row in rows.items():
         cells = list(row.cells.values())
@@ -393,7 +393,7 @@ def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
 
 
 def _show_estimates(terminal: Terminal, evaluation: Evaluation) -> None:
-    """Print what decided the recommendation: both estimates of each way, from all domains."""
+    """Print what decided: both estimates of each combination, from all domains."""
     from oodzoo.combining.statements import titles
 
     best = evaluation.recommended
@@ -406,7 +406,7 @@ def _show_estimates(terminal: Terminal, evaluation: Evaluation) -> None:
         for name, value in best.estimates.items()
     ]
     if table:
-        terminal.table(["what decided", "left-out domains, %", "within the domains, %"], table)
+        terminal.table(["what decided", "held-out domains, %", "within the domains, %"], table)
 
 
 def _cells(name: str, row: Row, domains: Sequence[str]) -> list[object]:

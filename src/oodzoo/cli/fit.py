@@ -275,7 +275,7 @@ def tune(
     checkpoints: Path | None = None,
     tracking: TrackingOptions,
 ) -> None:
-    """Fine-tune a model of a predictor on images, and keep what is best on left-out domains.
+    """Fine-tune a model of a predictor on images, and keep what is best on held-out domains.
 
     Options
     -------
@@ -287,7 +287,7 @@ def tune(
         How to train: lp-ft (from a linear head, with averaged weights), or domainbed (empirical
         risk minimisation with DomainBed's random search).
     learning_rate : RATE,…; default 1e-4,1e-3
-        Learning rate of AdamW; one of several is chosen on left-out domains.
+        Learning rate of AdamW; one of several is chosen on held-out domains.
     steps; default 300; domainbed: 5001
         Steps of each training run.
     batch_size : N; default 32
@@ -394,7 +394,7 @@ def _show(terminal: Terminal, predictor: Predictor, folder: str) -> None:
     metric = predictor.task.metric
     chosen, left_out = record["choice"]["name"], record["left_out"]
     by_domain = record["settings"]["choose_by"] == "leave-one-domain-out"
-    where = "left-out domains" if by_domain else "held-out images"
+    where = "held-out domains" if by_domain else "held-out images"
     _show_candidates(terminal, left_out, chosen, f"{metric.replace('_', ' ')} on {where}, %")
     name, original = record["tuned"], record["model"]
     if name is None:

@@ -358,7 +358,7 @@ def select(
         stage.finish(summary, {})
     if number is not None and not isinstance(number, int):
         best = count(len(summary.models), "model")
-        terminal.say(f"--top-k {top_k}: the best {best}, chosen on left-out domains")
+        terminal.say(f"--top-k {top_k}: the best {best}, chosen on held-out domains")
     show_selection(terminal, summary)
     show_document(terminal, summary.to_dict(), opened, out, {"score": score})
 

@@ -1,13 +1,13 @@
-"""A way to combine models, as an object; :mod:`oodzoo.combining.ways` lists those that there are.
+"""A combination of models, as an object; :mod:`oodzoo.combining.ways` lists those that there are.
 
-:func:`oodzoo.evaluate` asks each way without each test domain, and on all domains::
+:func:`oodzoo.evaluate` asks each combination without each held-out domain, and on all domains::
 
     training = Training(source, order, limits, top_k)
     chosen = way.choose(training)            # which features of which models
-    found = way.left_out(training, chosen)   # what decides between the ways
+    found = way.left_out(training, chosen)   # what decides between them
 
-and measures `chosen.test`, or one head that is trained on `chosen.columns`, on the test domain.
-:func:`oodzoo.fit` asks the way that is recommended, or that a person insists on::
+and measures `chosen.test`, or one head that is trained on `chosen.columns`, on the held-out domain.
+:func:`oodzoo.fit` asks the combination that is recommended, or that a person insists on::
 
     training = way.limited(training)         # if a person insists on it
     chosen = way.choose(training)
@@ -39,7 +39,7 @@ from oodzoo.ranking.constraints import TOP_K, TopK, one_top_k
 
 @dataclass(frozen=True)
 class Training:
-    """What a way to combine models may know.
+    """What a combination may know.
 
     Attributes
     ----------
@@ -53,10 +53,10 @@ class Training:
     device : str, optional
         PyTorch device; NumPy if None.
     predicted : dict of str or None to Heads, optional
-        Predictions of the heads of all models by test domain, and for none; they are computed when
-        they are needed, if None.
+        Predictions of the heads of all models by held-out domain, and for none; they are computed
+        when they are needed, if None.
     test : str, optional
-        The test domain, which is none of those of the source.
+        The held-out domain, which is none of those of the source.
     target : callable, optional
         Returns the features (n, d) of unlabelled images of a target, by the name of a model.
     method, threshold : str and float, optional
@@ -76,12 +76,12 @@ class Training:
 
     @cached_property
     def heads_by_test(self) -> Mapping[str | None, Heads]:
-        """Predictions of the heads of all models by test domain, and for none."""
+        """Predictions of the heads of all models by held-out domain, and for none."""
         return self.predicted or predict_with_heads(self.source, device=self.device)
 
     @property
     def heads(self) -> Heads:
-        """Predictions of the heads of all models, for the training domains and the test domain."""
+        """Predictions of the heads of all models, for the training and the held-out domains."""
         return self.heads_by_test[self.test]
 
     @cached_property
@@ -107,7 +107,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What a way to combine models uses.
+    """What a combination uses.
 
     Attributes
     ----------
@@ -118,7 +118,7 @@ class Chosen:
     weights : dict of Head to float
         Of the heads of a pool; empty for one head that is trained on the columns.
     test : array (n, C), optional
-        Outputs for the test domain by heads that are trained already.
+        Outputs for the held-out domain by heads that are trained already.
     selected_from : tuple of str
         The models that the columns can be selected from again without a domain; empty if the same
         columns are used without it.
@@ -137,7 +137,7 @@ class Chosen:
 
 
 class ForSets(NamedTuple):
-    """Predictions of left-out domains, by which prediction sets are measured.
+    """Predictions of held-out domains, by which prediction sets are measured.
 
     Attributes
     ----------
@@ -172,7 +172,7 @@ class FinalHead:
 
 
 class Combination(ABC):
-    """A way to combine models.
+    """A combination of models.
 
     Attributes
     ----------
@@ -185,7 +185,7 @@ class Combination(ABC):
     made : str
         How such a predictor was made, for its card; `{pooled}` is what a pool has the mean of.
     known_to_all : str
-        What the left-out domains helped to choose when prediction sets are measured, such as "the
+        What the held-out domains helped to choose when prediction sets are measured, such as "the
         models"; empty if nothing is.
     from_heads : bool
         Whether predictions of heads that are trained already are all that it needs, so that it is
@@ -220,14 +220,14 @@ class Combination(ABC):
 
     @abstractmethod
     def for_sets(self, training: Training, chosen: Chosen) -> ForSets:
-        """Predict left-out domains, to measure the prediction sets of the fitted head."""
+        """Predict held-out domains, to measure the prediction sets of the fitted head."""
 
     def choose_for_target(self, training: Training, chosen: Chosen) -> Chosen:
-        """Choose again for unlabelled images of the test domain, which are the target."""
+        """Choose again for unlabelled images of the held-out domain, which are the target."""
         raise NotImplementedError(f"{self.name} does not adapt to a target")
 
     def limited(self, training: Training) -> Training:
-        """What to choose from if a person insists on this way; it must then be within the limits.
+        """What to choose from if a person insists on it; it must then be within the limits.
 
         The same, unless features of fewer models can do.
         """
@@ -238,7 +238,7 @@ class Combination(ABC):
         return models[0] if len(models) == 1 else self.words.format(models=_models(models))
 
     def shown(self, models: Sized) -> str:
-        """The name of the way that people read, for these models."""
+        """The name that people read, for these models."""
         return self.name
 
 

@@ -1,13 +1,13 @@
 """Everything that is decided about the combination of models on some training domains.
 
-The accuracy of each way to combine models, or another metric (:mod:`oodzoo.tasks`), is
+The accuracy of each combination, or another metric (:mod:`oodzoo.tasks`), is
 estimated on each training domain, by heads that were trained without it, and by cross-validation
 within the domains:
 
 - single: the model with the highest likelihood in the other domains;
 - pool: the pool chosen in the other domains;
 - ensemble: the best models of the ranking;
-- selection: as many features as are selected, ordered without the left-out domain; on left-out
+- selection: as many features as are selected, ordered without the held-out domain; on held-out
   domains only.
 """
 
@@ -44,7 +44,7 @@ class Decision:
     ensemble, selection : Columns
         All features of the best models, and the features selected from all models.
     estimates : dict of str to Estimate
-        Of each way to combine models that is within the limits.
+        Of each combination that is within the limits.
     recommended : str
         One of them.
     """
@@ -57,7 +57,7 @@ class Decision:
     recommended: str
 
     def models(self, choice: str) -> tuple[str, ...]:
-        """The models that a way to combine models uses."""
+        """The models that a combination uses."""
         return {
             "single": (self.best,),
             "pool": self.pool.models,
@@ -109,7 +109,7 @@ def decide(
 
 
 class Way(NamedTuple):
-    """A way to combine models that was estimated before."""
+    """A combination that was estimated before."""
 
     models: tuple[str, ...]
     contributions: Contributions

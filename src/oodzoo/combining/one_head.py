@@ -26,7 +26,7 @@ from oodzoo.linear.selection.contributions import contributions
 class OneHead(Combination):
     """One head that is trained on columns of some models.
 
-    A way of this kind only says which columns.
+    A combination of this kind only says which columns.
     """
 
     @abstractmethod
@@ -131,7 +131,7 @@ def left_out_columns(
 ) -> Pooled:
     """Predictions of each domain by a head of columns trained on the others, and within.
 
-    `parts` are the columns for each left-out domain, if they are not the same. All domains choose
+    `parts` are the columns for each held-out domain, if they are not the same. All domains choose
     the setting of the regularisation. The predictions are kept in a store.
     """
     found = _column_predictions(training, columns, parts, device)
@@ -150,7 +150,7 @@ def left_out_columns_without(
     *,
     device: str | None = None,
 ) -> dict[str, list[Outputs]]:
-    """The same for each domain by left-out domains, with the setting that the others choose."""
+    """The same for each domain by held-out domains, with the setting that the others choose."""
     found = _column_predictions(training, columns, parts, device)
     pairs = zip(training.domains, found["settings"][1:], strict=True)
     return {d: np.split(found[f"outputs {each}"], _ends(training)) for d, each in pairs}
@@ -168,7 +168,7 @@ def _column_predictions(
     parts: Sequence[Columns] | None,
     device: str | None,
 ) -> dict[str, NDArray[Any]]:
-    """Predictions of left-out domains and within the domains, as they are kept in a store.
+    """Predictions of held-out domains and within the domains, as they are kept in a store.
 
     They are those of the settings that all domains choose, and all but each one, which mostly are
     the same.

@@ -4,14 +4,14 @@ A pool predicts the normalised geometric mean of the probabilities of its heads,
 
 .. math:: p(c\mid x) \propto \prod_k p_k(c\mid x)^{w_k}, \qquad \sum_k w_k = 1.
 
-For each share s of left-out domains (:mod:`oodzoo.combining.predictions`), the weights of the
+For each share s of held-out domains (:mod:`oodzoo.combining.predictions`), the weights of the
 heads with this share are
 
 .. math:: \max_w\; s\,Q_l(w) + (1 - s)\,Q_w(w)
    - \frac{1}{\sqrt{n}} \sum_k w_k \ln (w_k M),
 
 where :math:`Q_l` and :math:`Q_w` are the mean log-likelihood of the labels under the pool, by
-predictions of left-out domains and within the domains; all domains weigh alike. The last term is
+predictions of held-out domains and within the domains; all domains weigh alike. The last term is
 the relative entropy of the M weights and equal ones. The problem is concave, so the solution is
 unique. With few of the n samples, the weights stay near equal ones, whose error is known to be
 small [1]_; with many, a model that is better than all others gets nearly all the weight. The factor
@@ -86,7 +86,7 @@ class PoolChooser:
     ----------
     candidates : dict of Head to HeadPredictions
         Predictions for some domains. Unless all have predictions within the domains, only the heads
-        that left-out domains regularise are pooled.
+        that held-out domains regularise are pooled.
     labels : sequence of arrays
         For each domain the classes (n,) or the labels (n, C) of its samples.
     milliseconds : dict
@@ -159,7 +159,7 @@ class PoolChooser:
         return dict(zip(heads, self._known[key].tolist(), strict=True))
 
     def _carried_over(self, models: Sequence[str], domains: tuple[int, ...]) -> list[float]:
-        """The shares whose pools are not worse on left-out domains than that of the share 1."""
+        """The shares whose pools are not worse on held-out domains than that of the share 1."""
         *others, last = self._shares
         if len(domains) < 2:
             return [*others, last]
@@ -356,7 +356,7 @@ class Pool:
     out_of_fold : list of arrays (n, C)
         Outputs for the samples of each training domain (:class:`oodzoo.tasks.Task`).
     test : array (n, C), optional
-        Those of the test domain.
+        Those of the held-out domain.
     weights : tuple of float
         Weight of each member; they add up to 1.
     """

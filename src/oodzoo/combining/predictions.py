@@ -266,7 +266,7 @@ Weights = dict[tuple[tuple[Head, ...], tuple[int, ...]], NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Heads:
-    """Predictions of heads for the training domains, out of fold, and for a test domain.
+    """Predictions of heads for the training domains, out of fold, and for a held-out domain.
 
     Attributes
     ----------
@@ -310,7 +310,7 @@ class Pooled(NamedTuple):
 def predict_with_heads(
     source: FeatureSource, *, device: str | None = None, progress: Progress | None = None
 ) -> dict[str | None, Heads]:
-    """Predictions of all heads of all models, by test domain; None is for no test domain."""
+    """Predictions of all heads of all models, by held-out domain; None: no domain is held out."""
     alone: dict[str, ByTest] = {}
     candidates: dict[Head, ByTest] = {}
     for number, model in enumerate(source.models):

@@ -47,7 +47,7 @@ def shown_choice(choice: str, models: Sized) -> str:
 
 
 def titled(choice: str, models: Sequence[str]) -> str:
-    """The title of a way to combine models, for these models.
+    """The title of a combination of these models.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def titled(choice: str, models: Sequence[str]) -> str:
 
 
 def described(choice: str, models: Sequence[str]) -> str:
-    """Name a way to combine models."""
+    """Describe a combination of these models."""
     if choice == FINE_TUNED:
         return f"{models[0]}, fine-tuned"
     return COMBINATIONS[ENSEMBLE.name if choice == NAMED else choice].described(models)
@@ -95,7 +95,7 @@ def points(gain: float) -> str:
 # --- the recommendation ---------------------------------------------------------------------------
 
 _LEAST_DISAGREEMENT = 1.0
-"""Points by which both estimates must prefer another way."""
+"""Points by which both estimates must prefer another combination."""
 
 _MOST_DOMAINS = 2
 """More domains are counted, not named."""
@@ -117,12 +117,12 @@ def findings(evaluation: Evaluation) -> list[str]:
     if evaluation.rule == "oracle":
         lines.append(
             "The oracle selected the heads of Single, Ensemble and Selection by labels of the "
-            "test domain. A new domain has none: expect less there."
+            "held-out domain. A new domain has none: expect less there."
         )
     if oracle := evaluation.oracle:
         lines.append(
             f"That is {compared(best.average, oracle.average)} the best single model on each "
-            f"test domain ({oracle.average:.1f} %), which is unknown in advance."
+            f"held-out domain ({oracle.average:.1f} %), which is unknown in advance."
         )
     lines += [chosen_otherwise(evaluation), caution(evaluation), best.disagreement]
     if beyond := [titles()[name] for name in evaluation.beyond_limits if name in titles()]:
@@ -160,7 +160,7 @@ def findings(evaluation: Evaluation) -> list[str]:
 
 
 def chosen_otherwise(evaluation: Evaluation) -> str:
-    """Say why the metric is not that of the recommended way in every domain; empty if it is."""
+    """Say why the metric is not of the recommended combination in every domain; or empty."""
     best = evaluation.recommended
     row = evaluation.rows.get(best.choice)
     others = [domain for domain, choice in best.choices.items() if choice != best.choice]
@@ -170,9 +170,9 @@ def chosen_otherwise(evaluation: Evaluation) -> str:
     if len(others) > _MOST_DOMAINS:
         where = f"{len(others)} of {count(len(best.choices), 'domain')}"
     return (
-        f"For {where}, another way was chosen without {'it' if len(others) == 1 else 'them'}, and "
-        f"the choice is part of what is measured; {titles()[best.choice]} in every domain has "
-        f"{row.average:.1f} %."
+        f"For {where}, another combination was chosen without "
+        f"{'it' if len(others) == 1 else 'them'}, and the choice is part of what is measured; "
+        f"{titles()[best.choice]} in every domain has {row.average:.1f} %."
     )
 
 
@@ -191,7 +191,7 @@ def caution(evaluation: Evaluation) -> str:
 
 
 def disagreement(best: Recommended) -> str:
-    """What it means if left-out domains and the domains within disagree; empty if they do not."""
+    """What it means if held-out domains and the domains within disagree; empty if they do not."""
     here = {name: value for name, value in best.estimates.items() if name in best.within}
     if not here:
         return ""
@@ -200,7 +200,7 @@ def disagreement(best: Recommended) -> str:
     if min(gains) < _LEAST_DISAGREEMENT:
         return ""
     return (
-        f"The two estimates disagree: {titles()[out]} is best on left-out domains "
+        f"The two estimates disagree: {titles()[out]} is best on held-out domains "
         f"({here[out]:.1f} %), but {titles()[inside]} within the domains "
         f"({best.within[inside]:.1f} %). What fits the known domains best carries over less "
         "well; images of more domains would show which one to trust."
@@ -208,7 +208,7 @@ def disagreement(best: Recommended) -> str:
 
 
 def why_not_the_highest(evaluation: Evaluation) -> str:
-    """Say why another way with a higher number is not recommended; empty if there is none."""
+    """Say why a combination with a higher number is not recommended; empty if there is none."""
     best = evaluation.recommended
     averages = {name: row.average for name, row in evaluation.rows.items() if name in titles()}
     first = max(averages, key=averages.__getitem__)
@@ -225,7 +225,7 @@ def why_not_the_highest(evaluation: Evaluation) -> str:
 
 def with_target(average: float) -> str:
     """What the pool reaches with unlabelled images of the target."""
-    return f"With unlabelled images of each test domain, the pool reaches {average:.1f} %."
+    return f"With unlabelled images of each held-out domain, the pool reaches {average:.1f} %."
 
 
 _FEW = 3
@@ -297,7 +297,7 @@ def _recalls(diagnosis: Mapping[str, ClassDiagnosis]) -> dict[str, float]:
 LEAST_GAIN = 0.5
 """Points that doubling the images must have gained for more images to be recommended."""
 
-NOISE = "within the noise between test domains"
+NOISE = "within the noise between held-out domains"
 """A gain that is no larger than its standard error, in words."""
 
 

@@ -1,18 +1,18 @@
-"""Which way of combining models to recommend, from two kinds of predictions.
+"""Which combination of models to recommend, from two kinds of predictions.
 
-Left-out domains see the shift to another domain, but a few of them seldom tell which way is best on
-another one. Cross-validation within the domains varies little, but does not see the shift. The
-choice is therefore cautious:
+Held-out domains see the shift to another domain, but a few of them seldom tell which combination is
+best on another one. Cross-validation within the domains varies little, but does not see the shift.
+The choice is therefore cautious:
 
-1. A pool, unless another way is more accurate on left-out domains by more than domains differ (a
-   one-sided test of Student's at 90 %) and by more than two standard errors, on the same images,
-   and not less accurate within the domains. A pool depends least on any one model and on any one
-   domain. Two gains that are alike by chance would pass the first test alone.
-2. A single model instead, if what was chosen is much worse in a left-out domain or within the
+1. A pool, unless another combination is more accurate on held-out domains by more than domains
+   differ (a one-sided test of Student's at 90 %) and by more than two standard errors, on the same
+   images, and not less accurate within the domains. A pool depends least on any one model and on
+   any one domain. Two gains that are alike by chance would pass the first test alone.
+2. A single model instead, if what was chosen is much worse in a held-out domain or within the
    domains, and the single model is so nowhere. Much worse is more than two standard errors, on the
    same images.
-3. A cheaper way instead, if it is not less accurate in any domain, neither left out nor within,
-   and there are enough images to exclude a loss of 5 points.
+3. A cheaper combination instead, if it is not less accurate in any domain, neither left out nor
+   within, and there are enough images to exclude a loss of 5 points.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEVEL = 0.9
 _MANY_ERRORS = 2.0
 
 _TOLERANCE = 0.05
-"""A cheaper way must not possibly lose more than this share of all images."""
+"""A cheaper combination must not possibly lose more than this share of all images."""
 
 Contributions = Sequence[NDArray[np.bool_ | np.float64]]
 """For each domain, what each sample contributes to the metric (:mod:`oodzoo.tasks`), such
@@ -42,12 +42,12 @@ as whether it was classified correctly."""
 
 @dataclass(frozen=True)
 class Estimate:
-    """What is known about one way of combining models.
+    """What is known about one combination.
 
     Attributes
     ----------
     contributions : list of arrays (n,)
-        Of left-out domains.
+        Of held-out domains.
     cost : float
     within : list of arrays (n,), optional
         Contributions by cross-validation within the domains.
@@ -59,7 +59,7 @@ class Estimate:
 
     @property
     def accuracy(self) -> float:
-        """The metric on left-out domains in percent; all domains weigh alike."""
+        """The metric on held-out domains in percent; all domains weigh alike."""
         return _percent(self.contributions)
 
     @property
@@ -69,15 +69,15 @@ class Estimate:
 
 
 def recommend(estimates: Mapping[str, Estimate], *, usual: str, simple: str) -> str:
-    """Return the name of the recommended way.
+    """Return the name of the recommended combination.
 
     Parameters
     ----------
     estimates : dict of str to Estimate
     usual : str
-        The way that others must be better than: the pool.
+        The combination that others must be better than: the pool.
     simple : str
-        The way that stands in where others are much worse: the single model.
+        The combination that stands in where others are much worse: the single model.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def recommend(estimates: Mapping[str, Estimate], *, usual: str, simple: str) -> 
 
 
 def is_better(one: Estimate, other: Estimate) -> bool:
-    """Whether one way is more accurate than another by more than domains differ.
+    """Whether one combination is more accurate than another by more than domains differ.
 
     With one domain it never is.
     """
@@ -116,13 +116,13 @@ def is_better(one: Estimate, other: Estimate) -> bool:
 
 
 def _is_beyond_chance(one: Estimate, other: Estimate) -> bool:
-    """Whether the gain on left-out domains is more than its standard errors, over the images."""
+    """Whether the gain on held-out domains is more than its standard errors, over the images."""
     gain, error = _gain_over_images(one, other)
     return gain > _MANY_ERRORS * error
 
 
 def _gain_over_images(one: Estimate, other: Estimate) -> tuple[float, float]:
-    """Mean gain on left-out domains, and its standard error if only the images vary."""
+    """Mean gain on held-out domains, and its standard error if only the images vary."""
     pairs = zip(one.contributions, other.contributions, strict=True)
     gains = [here.astype(np.float64) - there for here, there in pairs]
     error = math.sqrt(sum(each.var() / len(each) for each in gains)) / len(gains)
@@ -130,7 +130,7 @@ def _gain_over_images(one: Estimate, other: Estimate) -> tuple[float, float]:
 
 
 def is_much_worse(one: Estimate, other: Estimate) -> bool:
-    """Whether one way is much worse than another in a left-out domain or within a domain."""
+    """Whether one combination is much worse than another in a held-out domain or within one."""
     pairs = zip(one.contributions, other.contributions, strict=True)
     inside = zip(one.within or (), other.within or (), strict=False)  # one may be unknown
     for here, there in chain(pairs, inside):
@@ -141,10 +141,10 @@ def is_much_worse(one: Estimate, other: Estimate) -> bool:
 
 
 def is_as_accurate(one: Estimate, best: Estimate) -> bool:
-    """Whether one way is at least as accurate as the best in every domain, left out and within.
+    """Whether one combination is as accurate as the best in every domain, held out and within.
 
-    What is unknown of one way only is not. So many images are needed that a loss larger than
-    `_TOLERANCE` is excluded.
+    What is unknown of one combination only is not. So many images are needed that a loss larger
+    than `_TOLERANCE` is excluded.
     """
     gain, error = _gain_over_images(one, best)
     if gain - _MANY_ERRORS * error < -_TOLERANCE:

@@ -38,9 +38,9 @@ class Decision:
     Attributes
     ----------
     chosen : dict of str to Chosen
-        What each way to combine models uses.
+        What each combination uses.
     estimates : dict of str to Estimate
-        Of each way that is within the limits.
+        Of each combination that is within the limits.
     recommended : str
         One of them.
     """

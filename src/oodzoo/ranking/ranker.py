@@ -205,11 +205,11 @@ def rank_for_test_domains(
     domain_weights: Mapping[str, float] | None = None,
     device: str | None = None,
 ) -> dict[str, Ranking]:
-    """Rank the models once per test domain, without using that domain.
+    """Rank the models once per held-out domain, without using that domain.
 
-    This is how a score is evaluated: its order is compared with the accuracy on the unseen test
-    domain. Neither the samples of a test domain nor classes found only there affect its ranking.
-    Computations are shared between folds that swap test domain and held-out domain.
+    This is how a score is evaluated: its order is compared with the accuracy on the unseen held-out
+    domain. Neither the samples of a held-out domain nor classes found only there affect its
+    ranking. Computations are shared between folds that hold out the same two domains.
 
     Parameters are those of :func:`rank`.
     """
@@ -240,11 +240,11 @@ def rank_for_test_domains(
 def orders_for_test_domains(
     source: FeatureSource, *, score: str = "unseen", device: str | None = None
 ) -> dict[str, list[str]]:
-    """The models in the order of :func:`rank_for_test_domains`, once per test domain.
+    """The models in the order of :func:`rank_for_test_domains`, once per held-out domain.
 
-    The default score takes the evidence without a test domain from the ranking of all domains,
-    where that domain is held out, too: it needs m + 1 decompositions, and a ranking for each test
-    domain m (m + 1) / 2. If groups are shared between domains, it does not.
+    The default score takes the evidence without a held-out domain from the ranking of all domains,
+    where that domain is held out, too: it needs m + 1 decompositions, and a ranking for each
+    held-out domain m (m + 1) / 2. If groups are shared between domains, it does not.
     """
     if score != "unseen" or SharedGroups(source).settings:
         rankings = rank_for_test_domains(source, score=score, device=device)
@@ -324,8 +324,8 @@ def model_terms(
 ) -> dict[str, Terms]:
     """Folds and transfer of a model, computed or from the cache.
 
-    They are of all domains, under the key "", and without each test domain. `densities` of single
-    samples are for intervals of the terms of the ZooD score.
+    They are of all domains, under the key "", and without each held-out domain. `densities` of
+    single samples are for intervals of the terms of the ZooD score.
     """
     task, groups = source.task, SharedGroups(source)
 
@@ -334,7 +334,7 @@ def model_terms(
         return read_moments(source, model, device, compact=stability == "robust")
 
     @cache
-    def held_out() -> HeldOutDomains:  # decompositions are shared between test domains
+    def held_out() -> HeldOutDomains:  # decompositions are shared between held-out domains
         return HeldOutDomains(read(), stability=stability, task=task, densities=densities)
 
     @cache
@@ -344,7 +344,8 @@ def model_terms(
     def compute(*test: str) -> Arrays:
         total = merge(read().moments.values())
         return pack(held_out().folds(*test)) | {
-            # one transfer for all test domains, unless groups of a test domain are in others, too
+            # one transfer for all held-out domains, unless groups of a held-out domain are in
+            # others, too
             "skills": transfer(*(test if groups else ())).skills,
             "offset": np.array(0.0 if total.centred is None else total.offset_ratio),
         }

@@ -1,8 +1,8 @@
 r"""Leave-one-domain-out folds: the two terms of the ZooD score and the metric on each domain.
 
-For ranking, each domain is held out once; for evaluating a score, a test domain is set aside first.
-Training moments are sums over the training domains, never differences, which would cancel if one
-domain is much larger than the others.
+For ranking, each domain is held out once; for evaluating a score, a held-out domain is set aside
+first. Training moments are sums over the training domains, never differences, which would cancel if
+one domain is much larger than the others.
 
 The Bayesian linear model has no intercept. Numbers to predict are therefore taken minus their mean
 over the training domains, so that evidence and discriminability do not depend on where zero is.
@@ -363,9 +363,9 @@ class _Training:
 class HeldOutDomains:
     """The domains of a model, each held out in turn (Section 3.1 of the paper).
 
-    For m domains this takes m + 1 eigendecompositions ("paper": m more). With a test domain set
-    aside, as the paper evaluates a score (Appendix A.1), swapping test domain and held-out domain
-    leaves the training domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m
+    For m domains this takes m + 1 eigendecompositions ("paper": m more). With a held-out domain set
+    aside, as the paper evaluates a score (Appendix A.1), swapping held-out domain and held-out
+    domain leaves the training domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m
     eigendecompositions. Those of domains that are trained on together are done once and held in
     memory.
 
@@ -418,7 +418,7 @@ class HeldOutDomains:
         self.n_classes = self.moments[first].n_classes
 
     def folds(self, *test: str) -> list[HeldOutFold]:
-        """The folds of each domain, but that of a test domain, which nothing is computed from."""
+        """The folds of each domain but one that is set aside: nothing is computed from it."""
         if len(self.moments) < (least := 2 + len(test)):
             raise InputError(
                 f"at least {least} domains are needed to leave one out, got {len(self.moments)}: "

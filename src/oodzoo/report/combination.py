@@ -1,4 +1,4 @@
-"""The section "Single models and combinations": accuracy by test domain and number of models."""
+"""The section "Single models and combinations": accuracy, by domain and number of models."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SHAPES = ("circle", "triangle", "square", "diamond")
 
 
 def shape_of(way: str) -> str:
-    """The shape of the marks of a way to combine models."""
+    """The shape of the marks of a combination."""
     return _SHAPES[[*COMBINATIONS].index(way) % len(_SHAPES)]
 
 
@@ -69,7 +69,7 @@ class Method:
 
     @property
     def by_domain(self) -> bool:
-        """Whether charts show it on each test domain, not only on average."""
+        """Whether charts show it on each held-out domain, not only on average."""
         return self.kind in COMBINATIONS
 
 
@@ -102,7 +102,7 @@ class Curve:
 
 
 def methods(evaluation: Evaluation) -> list[Method]:
-    """What is recommended, the ways to combine models, then baselines: scores by name."""
+    """What is recommended, the combinations, then baselines: scores by name."""
     rows = evaluation.rows
     best = Method("recommended", "Recommended", "recommended", "star", evaluation.recommended_row)
     main = [
@@ -127,7 +127,7 @@ def methods(evaluation: Evaluation) -> list[Method]:
 
 
 def comparison(evaluation: Evaluation) -> dict[str, list[Lane]]:
-    """The accuracy of all methods on average, then of the main ones on each test domain."""
+    """The accuracy of all methods on average, then of the main ones on each held-out domain."""
     tried = methods(evaluation)
     groups = {"Average": [_lane(method, None) for method in tried]}
     for domain in evaluation.domains:
@@ -159,29 +159,29 @@ def curves(evaluation: Evaluation) -> list[Curve]:
 
 
 def combination_section(evaluation: Evaluation) -> Section:
-    """Accuracy of single and combined models on test domains."""
+    """Accuracy of single and combined models on held-out domains."""
     top, words = _top(evaluation.top_k), task_of(evaluation.task)
     lead = (
-        "Each domain is the test domain once; linear heads are trained on the other domains. "
-        "Single is the top model (ranked without the test domain), Pool averages "
+        "Each domain is held out once; linear heads are trained on the other domains. "
+        "Single is the top model (ranked without the held-out domain), Pool averages "
         f"{words.pooled_words} of the heads of some models, with weights, Ensemble concatenates "
         f"the features of {top}, and Selection keeps features of all models. One of them is chosen "
-        f"without the test domain; Recommended is the {words.measure.name} of these choices."
+        f"without the held-out domain; Recommended is the {words.measure.name} of these choices."
     )
     if evaluation.tuning is not None:
         lead += (
             " Fine-tuned is the top model, all of it trained on the other domains "
-            f"({duration(evaluation.tuning.seconds)} of training for a test domain, on "
+            f"({duration(evaluation.tuning.seconds)} of training for a held-out domain, on "
             f"{evaluation.tuning.device})."
         )
     if words.explained:
         lead += f" {words.explained}"
     if evaluation.with_target:
-        lead += " Pool with target knows the unlabelled images of the test domain."
+        lead += " Pool with target knows the unlabelled images of the held-out domain."
     if "paper_selection" in evaluation.baselines:
         lead += f" Paper's selection keeps the informative features of {top}."
     if "oracle" in evaluation.baselines:
-        lead += " Oracle picks the best model with the labels of the test domain."
+        lead += " Oracle picks the best model with the labels of the held-out domain."
     if "zero_shot" in evaluation.baselines:
         lead += " Zero-shot compares images with the names of the classes, without training."
     if any(key.startswith(BEST_BY) for key in evaluation.baselines):
@@ -209,11 +209,11 @@ def _top(top_k: int | dict[str, int]) -> str:
     return "the top model" if low == 1 else f"the top {low} models"
 
 
-# --- accuracy on each test domain ----------------------------------------------------------------
+# --- accuracy on each held-out domain -------------------------------------------------------------
 
 
 def comparison_figure(evaluation: Evaluation, *, baselines: bool = True) -> Figure:
-    """Accuracy of all methods on average, and of the main ones on each test domain.
+    """Accuracy of all methods on average, and of the main ones on each held-out domain.
 
     `baselines=False` leaves the baselines out of the chart.
     """
@@ -228,7 +228,7 @@ def comparison_figure(evaluation: Evaluation, *, baselines: bool = True) -> Figu
         for lane in averages
         if lane.method.kind != "baseline"
     )
-    summary = f"Average over test domains: {shown}."
+    summary = f"Average over held-out domains: {shown}."
     advice = {each.text for each in evaluation.advice}  # has a section of its own
     text = " ".join(line for line in evaluation.findings() if line not in advice)
     if any(lane.error is not None for lane in averages):
@@ -246,7 +246,7 @@ def _comparison_table(evaluation: Evaluation) -> Table:
     main = task_of(evaluation.task).measure
     columns = [
         Column("Method", "method", text=True),
-        Column("Test domain", "domain", text=True),
+        Column("Held-out domain", "domain", text=True),
         Column(main.heading, evaluation.metric, 1),
         Column("Standard error", "standard_error", 2),
         *(
@@ -265,7 +265,7 @@ def _comparison_table(evaluation: Evaluation) -> Table:
         for domain in (None, *evaluation.domains)
     ]
     ident = evaluation.metric.replace("_", "-")
-    return Table(ident, f"{main.title} on each test domain", columns, rows)
+    return Table(ident, f"{main.title} on each held-out domain", columns, rows)
 
 
 def _others(evaluation: Evaluation) -> dict[str, str]:
@@ -323,7 +323,7 @@ def _comparison_chart(groups: dict[str, list[Lane]], metric: Measure, descriptio
         left, right = (146, size.width - 46) if size.narrow else (390, size.width - 60)
         heights = [LANE * len(lanes) + gap for lanes in groups.values()]
         bottom = top + sum(heights)
-        title = f"{metric.title} on each test domain"
+        title = f"{metric.title} on each held-out domain"
         drawing = Drawing(size.width, bottom + 6, title, description)
         scale = percent(ends, left, right, lowest=metric.lowest)
         tops = [top + sum(heights[:at]) for at in range(len(heights))]
@@ -380,10 +380,10 @@ MOST_MODELS = 12
 
 
 def decision_figure(evaluation: Evaluation) -> Figure:
-    """Which way was chosen, on all domains and without each of them, and why."""
+    """Which combination was chosen, on all domains and without each of them, and why."""
     best = evaluation.recommended
     columns = [
-        Column("Test domain", "domain", text=True),
+        Column("Held-out domain", "domain", text=True),
         Column("Chosen", "choice", text=True),
         Column(task_of(evaluation.task).measure.heading, evaluation.metric, 1),
         Column("Models", "models", 0),
@@ -404,7 +404,7 @@ def decision_figure(evaluation: Evaluation) -> Figure:
     return Figure(
         title="What is chosen",
         text=" ".join([_rule(evaluation), _choices(evaluation), _promise(evaluation)]),
-        table=Table("choices", "What is chosen without each test domain", columns, rows),
+        table=Table("choices", "What is chosen without each held-out domain", columns, rows),
         folded=False,
     )
 
@@ -430,11 +430,11 @@ def pools_figure(evaluation: Evaluation) -> Figure:
     ]
     sizes = [len(models) for models in pools.values()]
     text = (
-        f"The pools of the test domains have {_models(min(sizes), max(sizes))} each, chosen "
-        "without the test domain. Numbers are places in a pool: 1 has the largest share."
+        f"The pools of the held-out domains have {_models(min(sizes), max(sizes))} each, chosen "
+        "without the held-out domain. Numbers are places in a pool: 1 has the largest share."
     )
     if max(sizes) == 1:
-        text = "Every pool is a single model, chosen without the test domain."
+        text = "Every pool is a single model, chosen without the held-out domain."
     return Figure(
         title="Models of the pools",
         text=text,
@@ -457,19 +457,19 @@ def _rule(evaluation: Evaluation) -> str:
     ways = COMBINATIONS.items()
     shown = [f"{way.title} {_both(best, n)} %" for n, way in ways if n in best.estimates]
     missing = [way.title for n, way in ways if n not in best.estimates]
-    where = "left-out domains and within the domains" if best.within else "left-out domains"
+    where = "held-out domains and within the domains" if best.within else "held-out domains"
     text = (
-        "Each way to combine models is tried on the training domains: leaving each of them out, "
-        "and by cross-validation within them, which sees no shift but varies less. A pool is "
-        "chosen, unless another way is better on left-out domains by more than these differ and "
-        "not worse within; the single model, if the pool is much worse somewhere; a cheaper way, "
+        "Each combination is tried on the training domains: holding out each of them, and by "
+        "cross-validation within them, which sees no shift but varies less. A pool is chosen, "
+        "unless another combination is better on held-out domains by more than these differ and "
+        "not worse within; the single model, if the pool is much worse somewhere; a cheaper one, "
         f"if it is not less accurate in any domain. On all domains ({where}): {', '.join(shown)}; "
         f"chosen: {_before(evaluation)}."
     )
     if best.choice == FINE_TUNED:
         text += (
             " Fine-tuning the top model is better than that by more than a standard error between "
-            "the test domains, and recommended."
+            "the held-out domains, and recommended."
         )
     if best.disagreement:
         text += f" {best.disagreement}"
@@ -480,7 +480,7 @@ def _rule(evaluation: Evaluation) -> str:
 
 
 def _both(best: Recommended, name: str) -> str:
-    """The accuracy on left-out domains and within the domains."""
+    """The accuracy on held-out domains and within the domains."""
     values = [best.estimates[name], *([best.within[name]] if name in best.within else [])]
     return " and ".join(number(value, 1) for value in values)
 
@@ -492,7 +492,7 @@ def _before(evaluation: Evaluation) -> str:
 
 
 def _choices(evaluation: Evaluation) -> str:
-    """What was chosen without each test domain."""
+    """What was chosen without each held-out domain."""
     choices = evaluation.recommended.choices
     groups = {
         name: [domain for domain in evaluation.domains if choices[domain] == name]
@@ -502,15 +502,15 @@ def _choices(evaluation: Evaluation) -> str:
     if len(used) == 1:
         (only,) = used
         what = "the same" if only == evaluation.recommended.choice else titles()[only]
-        return f"Without each test domain, the choice is {what}."
+        return f"Without each held-out domain, the choice is {what}."
     parts = [f"{titles()[name]} without {listed(used[name], MOST_NAMES)}" for name in used]
-    return f"For the test domains: {'; '.join(parts)}."
+    return f"For the held-out domains: {'; '.join(parts)}."
 
 
 def _promise(evaluation: Evaluation) -> str:
     average = number(evaluation.recommended.average, 1)
     expected = f"{task_of(evaluation.task).measure.name} to expect is the measured {average} %."
-    return f"Estimates only compare the ways; the {expected}"
+    return f"Estimates only compare the combinations; the {expected}"
 
 
 # --- accuracy by number of models ----------------------------------------------------------------
@@ -523,7 +523,7 @@ def _curve_figure(evaluation: Evaluation) -> Figure:
         f"({number(max(line.values), 1)} %)"
         for line in lines
     ]
-    summary = f"Best: {', '.join(best)}; averages over test domains."
+    summary = f"Best: {', '.join(best)}; averages over held-out domains."
     columns = [Column("Models", "top_k", 0)]
     columns += [Column(f"{line.title} %", line.key, 1) for line in lines]
     columns.append(Column("Features kept %", "kept_percent", 1))
@@ -556,7 +556,7 @@ def _rules_figure(evaluation: Evaluation) -> Figure:
     return Figure(
         title=title,
         text=f"Elsewhere, {evaluation.rule} selects among draws and steps. The oracle sees labels "
-        "of the test domain: a new domain has none.",
+        "of the held-out domain: a new domain has none.",
         table=Table("accuracy-by-rule", title, columns, rows),
         folded=False,
     )
@@ -614,11 +614,11 @@ def outputs_figure(evaluation: Evaluation) -> Figure:
     low, high = (f"{each} ({number(found[each][main], 1)} %)" for each in (order[0], order[-1]))
     text = f"Of what is recommended, {high} is predicted best and {low} worst. Values are averages "
     if evaluation.task == "regression":
-        text += "over the test domains; each absolute error is in the unit of its output."
+        text += "over the held-out domains; each absolute error is in the unit of its output."
     else:
-        text += "over the test domains in which the label occurs."
+        text += "over the held-out domains in which the label occurs."
     title = f"{words.measure.title} of each {words.output_noun}"
-    table = Table("outputs", f"{title}, average over test domains", columns, rows)
+    table = Table("outputs", f"{title}, average over held-out domains", columns, rows)
     return Figure(title=title, text=text, table=table, folded=table.long)
 
 

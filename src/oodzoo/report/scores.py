@@ -52,7 +52,7 @@ def scatters(bed: TestBed, names: Sequence[str]) -> list[Drawing]:
 
 def _lead(bed: TestBed) -> str:
     lead = (
-        "A good score orders models by the accuracy they reach. Each domain is the held-out domain "
+        "A good score orders models by the accuracy they reach. Each domain is held out "
         "once: a linear head is trained on the other domains, and its accuracy on the held-out "
         "domain is compared with the scores. "
     )

@@ -232,7 +232,7 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate single models and their combinations on held-out domains, and recommend one.
 
-    Each domain is the held-out domain once. Models are ranked, pools and features are chosen,
+    Each domain is held out once. Models are ranked, pools and features are chosen,
     hyper-parameters are tuned and heads are trained on the other domains only. In a store, the
     result of each held-out domain is kept, so that an evaluation that was stopped continues.
 

@@ -1,4 +1,4 @@
-"""Results of an evaluation: rows over test domains."""
+"""Results of an evaluation: rows over held-out domains."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from oodzoo.core.text import number, plain
 
 @dataclass(frozen=True)
 class Recommended:
-    """The recommended way to combine the models, and its accuracy on unseen domains.
+    """The recommended combination of the models, and its accuracy on unseen domains.
 
     For other tasks than classification, the main metric takes the place of the accuracy.
 
@@ -49,21 +49,21 @@ class Recommended:
     ----------
     choice : str
         "single", "pool", "ensemble" or "selection": decided on all domains. "fine_tuned" if that
-        is better on the test domains by more than a standard error between them.
+        is better on the held-out domains by more than a standard error between them.
     models : tuple of str
         The models that it uses, those of a pool in the order of their shares.
     average : float
-        Accuracy in percent, mean over the test domains. For each of them, the choice was made on
-        the other domains only.
+        Accuracy in percent, mean over the held-out domains. For each of them, the choice was made
+        on the other domains only.
     interval : tuple of float, optional
         90 % interval for a single new domain.
     domains : dict of str to float
-        Accuracy on each test domain.
+        Accuracy on each held-out domain.
     choices : dict of str to str
-        What was chosen for each test domain.
+        What was chosen for each held-out domain.
     estimates, within : dict of str to float
-        What decided: accuracy of each way on left-out domains, and by cross-validation within the
-        domains, in percent. They are comparisons; the accuracy to expect is `average`.
+        What decided: accuracy of each combination on held-out domains, and by cross-validation
+        within the domains, in percent. They are comparisons; the accuracy to expect is `average`.
     candidates : tuple of str
         The models that it was chosen from; empty if an earlier version wrote it.
     max_models, max_ms : int and float, optional
@@ -100,14 +100,14 @@ class Recommended:
 
     @property
     def disagreement(self) -> str:
-        """What it means if left-out domains and the domains within disagree; empty if they do not.
+        """What it means if held-out domains and the domains within disagree; empty if they do not.
 
         Examples
         --------
         >>> both = {"single": 70.0, "pool": 72.0}, {"single": 91.0, "pool": 88.0}
         >>> best = Recommended("pool", ("a", "b"), 72.0, None, {}, {}, *both)
         >>> print(best.disagreement.split(". ")[0])
-        The two estimates disagree: Pool is best on left-out domains (72.0 %), but Single within
+        The two estimates disagree: Pool is best on held-out domains (72.0 %), but Single within
         the domains (91.0 %)
         """
         return disagreement(self)
@@ -125,7 +125,7 @@ def require_no_oracle(rule: str | None) -> None:
     """Raise an InputError if what is recommended was measured by DomainBed's oracle."""
     if rule == "oracle":
         raise InputError(
-            "the evaluation selected heads by the oracle, with labels of the test domains: its "
+            "the evaluation selected heads by the oracle, with labels of the held-out domains: its "
             "accuracy is no promise; evaluate again without selection='oracle' (--selection oracle)"
         )
 
@@ -141,10 +141,10 @@ class Evaluation:
     ----------
     protocol, score : str
     top_k : int or dict of str to int
-        Number of concatenated models; by test domain if it was chosen on the training domains.
+        Number of concatenated models; by held-out domain if it was chosen on the training domains.
     trials : int
     domains : tuple of str
-        The test domains.
+        The held-out domains.
     recommended : Recommended
         What to use, and how accurate it is.
     single : Row
@@ -154,15 +154,15 @@ class Evaluation:
     ensemble, selection : Row
         All features of the best K models, and the features selected from all models.
     feature_ratio : dict of str to float
-        Share of features selected, by test domain.
+        Share of features selected, by held-out domain.
     baselines : dict of str to Row
         ``random_features`` (as many as were selected, from all models; mean over draws),
-        ``oracle`` (the single model that is most accurate on the test domain),
+        ``oracle`` (the single model that is most accurate on the held-out domain),
         ``paper_selection`` (the paper's selection, from the best K models),
         ``best_by_<score>`` (the top model under another score), ``zero_shot`` (the best zero-shot
         model on the training domains, if a model has class embeddings).
     with_target : dict of str to Row
-        Rows for which the unlabelled images of each test domain were known: ``pool``.
+        Rows for which the unlabelled images of each held-out domain were known: ``pool``.
     ablation : dict of int to Aggregation
         Results for each K, if several were evaluated.
     rule : str, optional
@@ -170,7 +170,7 @@ class Evaluation:
     by_rule : dict of str to dict of str to Row
         ``single``, ``ensemble`` and ``selection`` by each of DomainBed's rules.
     unseen : dict
-        Classes or labels that occur in the test domain only; these classes are never predicted.
+        Classes or labels that occur in the held-out domain only; these classes are never predicted.
     task : {"classification", "regression", "multilabel"}
     published : str, optional
         Name of a data set, to show the results among published ones, see :meth:`beside_published`.
@@ -181,8 +181,9 @@ class Evaluation:
     tuning : Tuning, optional
         How it was fine-tuned, what it cost, and what it gains.
     diagnosis : dict of str to ClassDiagnosis
-        What was recommended for each test domain, without using it: confusion matrix, calibration
-        and most confident mistakes there, in the first trial. Empty for other tasks than classes.
+        What was recommended for each held-out domain, without using it: confusion matrix,
+        calibration and most confident mistakes there, in the first trial. Empty for other tasks
+        than classes.
     learning_curve : LearningCurve, optional
         The main metric of the top model against the number of training images.
     advice : tuple of Advice
@@ -251,15 +252,15 @@ class Evaluation:
 
     @property
     def recommended_row(self) -> Row:
-        """The results of what was chosen for each test domain."""
+        """The results of what was chosen for each held-out domain."""
         rows, choices = self.rows, self.recommended.choices
         return Row({domain: rows[choices[domain]].cells[domain] for domain in self.domains})
 
     @property
     def tied(self) -> tuple[str, ...]:
-        """Other ways than the recommended one that the test domains cannot tell from it.
+        """Other combinations that the held-out domains cannot tell from the recommended one.
 
-        Those whose difference is within a standard error between test domains, the best first.
+        Those whose difference is within a standard error between held-out domains, the best first.
         """
         rows, best = self.rows, estimate_of(self.recommended.domains)
         close = []
@@ -283,7 +284,7 @@ class Evaluation:
 
     @property
     def oracle(self) -> Row | None:
-        """The single model that is most accurate on each test domain; None without baselines."""
+        """The most accurate single model on each held-out domain; None without baselines."""
         return self.baselines.get("oracle")
 
     @property
@@ -404,7 +405,7 @@ class Evaluation:
 
     def __repr__(self) -> str:
         rows = [f"{name} {self[name].average:.1f}" for name in COMBINATIONS]
-        domains = count(len(self.domains), "test domain")
+        domains = count(len(self.domains), "held-out domain")
         best = self.recommended
         return f"Evaluation({domains}: recommended {best.brief}; {', '.join(rows)} %)"
 
@@ -416,7 +417,7 @@ class Evaluation:
         return {"recommended": self.recommended_row} | self.rows
 
     def plot(self, *, baselines: bool = False) -> Plot:
-        """Plot the main metric of the rows, on average and on each test domain.
+        """Plot the main metric of the rows, on average and on each held-out domain.
 
         Parameters
         ----------
@@ -431,7 +432,7 @@ class Evaluation:
         return rows_as_text(self._shown, self.task, self.findings())
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a data frame with one line per row and test domain."""
+        """Return a data frame with one line per row and held-out domain."""
         pandas = optional_package("pandas", extra="pandas", purpose="a data frame")
         rows: list[tuple[str, int | None, Row]] = [
             (name, None, row) for name, row in self.rows.items()
@@ -451,12 +452,12 @@ class Evaluation:
 
 
 def estimate_of(domains: Mapping[str, float]) -> Estimate:
-    """What test domains say; the cost does not decide."""
+    """What held-out domains say; the cost does not decide."""
     return Estimate([np.array([domains[test]]) for test in sorted(domains)], 0.0)
 
 
 def _diagnosis(document: Mapping[str, Any]) -> dict[str, ClassDiagnosis]:
-    """Restore what was predicted in each test domain; a ValueError if that cannot be added up."""
+    """Restore the diagnosis of each held-out domain; a ValueError if they do not add up."""
     found = {domain: ClassDiagnosis.from_dict(each) for domain, each in document.items()}
     if found:
         add_up(found.values())
@@ -464,7 +465,7 @@ def _diagnosis(document: Mapping[str, Any]) -> dict[str, ClassDiagnosis]:
 
 
 MOST_DOMAINS = 8
-"""With more test domains, a line of text would be too long, and has the average only."""
+"""With more held-out domains, a line of text would be too long, and has the average only."""
 
 
 def rows_as_text(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> str:
@@ -478,7 +479,7 @@ def rows_as_text(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> s
 
 
 def rows_as_html(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> str:
-    """Return a table with the main metric of each row, on average and on each test domain."""
+    """Return a table with the main metric of each row, on average and on each held-out domain."""
     domains, table = _cells(rows)
     return Table.of(
         ["", "average", *domains],

@@ -281,8 +281,8 @@ def _accuracy_by_domain(
         mean = mean_of([there[model] for there in by_domain.values()])
         if not _agree(stated, mean):
             raise InputError(
-                f"{context}: the accuracy of {model!r} is {stated!r}, but its mean over held-out "
-                f"domains is {mean!r}; the file was edited"
+                f"{context}: the accuracy of {model!r} is {stated!r}, but its mean over "
+                f"held-out domains is {mean!r}; the file was edited"
             )
     return {d: {m: float(there[m]) for m in accuracy} for d, there in by_domain.items()}
 
