@@ -30,9 +30,9 @@ from PIL import Image
 import oodzoo
 from oodzoo.core.packages import import_torchvision
 from oodzoo.tasks import CLASSIFICATION
-from oodzoo.tuning.network import Network, loss
-from oodzoo.tuning.problem import Problem, TuneSettings, opened
-from oodzoo.tuning.training import Training
+from oodzoo.tuning.network import HeadedNetwork, loss
+from oodzoo.tuning.problem import TuneSettings, TuningData, opened
+from oodzoo.tuning.training import Recipe, Training, train_and_average
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.sources import load_trainable
 
@@ -59,7 +59,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = oodzoo.ImageDomains(_write_images(Path(folder)))
         with opened(data, preprocessing.geometry) as problem:
-            network = Network(load_trainable(spec, preprocessing), len(CLASSES), options.device)
+            network = HeadedNetwork(
+                load_trainable(spec, preprocessing), len(CLASSES), options.device
+            )
             rows = [problem.rows(domain) for domain in DOMAINS]
             problem.images.prepared(np.concatenate(rows))
             loops: dict[str, Callable[[], float]] = {
@@ -81,13 +83,22 @@ def main() -> None:
         print(f"{loop:12} {rate:9.1f} images/s  {rate / bare:6.3f} of the bare loop")
 
 
-def _ours(network: Network, problem: Problem, rows: list[Any], settings: TuneSettings) -> float:
+def _ours(
+    network: HeadedNetwork, problem: TuningData, rows: list[Any], settings: TuneSettings
+) -> float:
     """Seconds of all steps, with loading, augmentation, averaging; one image is validated."""
-    training = Training(network, problem, rows, rows[0][:1], settings, 1e-6)
-    return training.run().seconds
+    recipe = Recipe(
+        lambda parameters: _optimiser(network, settings),
+        lambda step: 1e-6,
+        settings.steps,
+        settings.batch_size,
+        settings.seed,
+    )
+    training = Training(network, problem, rows, recipe)
+    return train_and_average(training, rows[0][:1]).seconds
 
 
-def _bare(network: Network, settings: TuneSettings) -> float:
+def _bare(network: HeadedNetwork, settings: TuneSettings) -> float:
     import torch
 
     n = settings.batch_size * len(DOMAINS)
@@ -105,7 +116,7 @@ def _bare(network: Network, settings: TuneSettings) -> float:
 
 
 def _loader(
-    network: Network, data: oodzoo.ImageDomains, problem: Problem, settings: TuneSettings
+    network: HeadedNetwork, data: oodzoo.ImageDomains, problem: TuningData, settings: TuneSettings
 ) -> float:
     """A loop with DataLoader and torchvision's transforms, one process for each core."""
     import_torchvision(extra="tune", purpose="the benchmark")
@@ -163,7 +174,7 @@ class _Images:
             return self._transform(image.convert("RGB")), int(self._labels[at])
 
 
-def _update(network: Network, optimiser: Any, batch: Any, labels: Any) -> None:
+def _update(network: HeadedNetwork, optimiser: Any, batch: Any, labels: Any) -> None:
     import torch
 
     optimiser.zero_grad()
@@ -175,7 +186,7 @@ def _update(network: Network, optimiser: Any, batch: Any, labels: Any) -> None:
     optimiser.step()
 
 
-def _optimiser(network: Network, settings: TuneSettings) -> Any:
+def _optimiser(network: HeadedNetwork, settings: TuneSettings) -> Any:
     import torch
 
     return torch.optim.AdamW(
@@ -186,7 +197,7 @@ def _optimiser(network: Network, settings: TuneSettings) -> Any:
     )
 
 
-def _synchronise(network: Network) -> None:
+def _synchronise(network: HeadedNetwork) -> None:
     import torch
 
     if network.device.type == "cuda":

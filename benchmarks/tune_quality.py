@@ -38,11 +38,8 @@ import numpy as np
 import oodzoo
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.kinds import fit_head_of
-from oodzoo.tuning.choice import CANDIDATES
-from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import TuneSettings, opened
-from oodzoo.tuning.runs import Runs
-from oodzoo.tuning.training import Events
+from oodzoo.tuning.tuner import CANDIDATES, Tuner
 from oodzoo.zoo import load_model, load_zoo
 from oodzoo.zoo.sources import load_trainable
 
@@ -274,19 +271,24 @@ def _do_jobs(options: argparse.Namespace, jobs: Any, results: Any) -> None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     data = oodzoo.ImageDomains(options.data)
     with opened(data, preprocessing.geometry) as problem:
-        network = Network(load_trainable(spec, preprocessing), problem.n_outputs, device)
-        made: dict[tuple[str, int], Runs] = {}
+        trainable = load_trainable(spec, preprocessing)
+
+        def tuner_of(settings: TuneSettings) -> Tuner:
+            return Tuner(lambda: trainable, problem, settings, device=device)
+
+        made: dict[tuple[str, int], Tuner] = {}
         while (job := jobs.get()) is not None:
             if job == "head":
-                runs = Runs(network, problem, TuneSettings(), None, "")
-                results.put({"job": job, "all_images": _all_images(runs, problem)})
+                tuner = tuner_of(TuneSettings())
+                results.put({"job": job, "all_images": _all_images(tuner, problem)})
                 continue
             start, seed, without, rate = job
             if (start, seed) not in made:
-                settings = TuneSettings(steps=options.steps, start=start, seed=seed)
-                made[start, seed] = Runs(network, problem, settings, None, "")
-            run = made[start, seed].do((frozenset(without), rate), Events())
-            record: dict[str, Any] = {"job": job, "seconds": run.seconds, "window": run.window}
+                made[start, seed] = tuner_of(
+                    TuneSettings(steps=options.steps, start=start, seed=seed)
+                )
+            run = made[start, seed].train((frozenset(without), rate))
+            record: dict[str, Any] = {"job": job, "seconds": run.seconds}
             labels = {domain: problem.labels[problem.rows(domain)] for domain in run.outputs}
             held = {d: problem.labels[problem.split(d, seed)[1]] for d in run.held_out}
             for prefix, found, truth in (("", run.outputs, labels), ("held_", run.held_out, held)):
@@ -300,9 +302,9 @@ def _do_jobs(options: argparse.Namespace, jobs: Any, results: Any) -> None:
             results.put(record)
 
 
-def _all_images(runs: Runs, problem: Any) -> dict[str, float]:
+def _all_images(tuner: Tuner, problem: Any) -> dict[str, float]:
     """Accuracy of linear heads that are fitted to all images of the other domains."""
-    features = runs.all_features()
+    features = tuner.all_features()
     found = {}
     for number, test in enumerate(problem.domains):
         here = problem.numbers == number

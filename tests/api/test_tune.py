@@ -265,7 +265,7 @@ def test_what_cannot_be_tuned(
     other = replace(model, spec=replace(model.spec, source="sentence-transformers/tiny"))
     words = "'tiny': a model of the kind sentence-transformers cann"
     refused(words, changed(predictor, models=(other,)))
-    monkeypatch.setattr("oodzoo.predictor.tuning.CPU_HOURS", 1e-7)
+    monkeypatch.setattr("oodzoo.tuning.tuner.CPU_HOURS", 1e-7)
     refused("allow it with --max-hours")
     monkeypatch.setitem(sys.modules, "torch", None)
     refused(r"fine-tuning needs the package torch.*\[tune\]")

@@ -576,10 +576,11 @@ def kept(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Kept:
         return path, lambda: str(read_cached(path, "key") or "")
     if kind == "checkpoint":
         torch = pytest.importorskip("torch")
-        from oodzoo.tuning.averages import FILE, read_tensors, write_tensors
+        from oodzoo.tuning.runs import CHECKPOINT, read_tensors, write_tensors
 
-        write_tensors(tmp_path / FILE, {"a": torch.arange(9.0), "b": torch.ones(2)}, {"step": "1"})
-        return tmp_path / FILE, lambda: str(read_tensors(tmp_path / FILE) or "")
+        file = tmp_path / CHECKPOINT
+        write_tensors(file, {"weights": {"a": torch.arange(9.0), "b": torch.ones(2)}}, {"step": 1})
+        return file, lambda: str(read_tensors(file) or "")
     if kind == "predictor.json":
         model = shutil.copytree(request.getfixturevalue("saved"), tmp_path / "model")
         return model / kind, lambda: read_document(model)

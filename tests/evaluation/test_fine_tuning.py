@@ -181,13 +181,10 @@ def test_nothing_of_the_test_domain_is_used(
     weights: list[dict[str, Any]] = []
 
     class Watched(Tuner):
-        def judged(self, left_out: Sequence[str]) -> Any:
-            found = super().judged(left_out)
-            key = (frozenset(left_out), found.choice.learning_rate)
-            self._runs.load(key, found.choice.candidate, self._events)
-            network = self._runs.network
-            weights.append({k: v.detach().clone() for k, v in network.weights().items()})
-            self._runs.reset()
+        def judged(self, left_out: Sequence[str], **options: Any) -> Any:
+            found = super().judged(left_out, **options)
+            ends = self.weights((frozenset(left_out), found.learning_rate))
+            weights.append({k: v.clone() for k, v in found.candidate.of(ends).items()})
             return found
 
     monkeypatch.setattr(fine_tuning, "Tuner", Watched)

@@ -28,7 +28,6 @@ from oodzoo.predictor.tuning import (
     readable_to_tune,
     tuned_model,
 )
-from oodzoo.tuning.choice import CANDIDATES, Choice
 from oodzoo.tuning.tuner import Tuned
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing, TextPreprocessing
 
@@ -148,8 +147,7 @@ def tuned_with(images: oodzoo.ImageDomains, confidence: float) -> Tuned:
     outputs = {domain: np.array(each) for domain, each in left_out.items()}
     head = LinearHead(np.array([[1.0, 2], [-1, 0]]), np.array([0.5, 0]), 1.0)
     trainable: Any = None
-    choice = Choice(1e-3, CANDIDATES[-1], {})
-    return Tuned(choice, {}, {}, outputs, outputs, 1.0, trainable, head)
+    return Tuned({}, {}, outputs, 1.0, trainable, head)
 
 
 def test_a_good_one_is_in_the_pool_and_a_bad_one_is_not(source: StoreSource, images: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.tuning import small
 
-from oodzoo.tuning.problem import Problem
+from oodzoo.tuning.problem import TuningData
 
 
 @pytest.fixture
@@ -18,6 +18,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def problem(folder: Path) -> Iterator[Problem]:
+def problem(folder: Path) -> Iterator[TuningData]:
     with small.problem(folder) as found:
         yield found

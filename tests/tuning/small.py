@@ -15,7 +15,7 @@ from PIL import Image
 from oodzoo.data.files import LocalFile
 from oodzoo.tasks import Kind, task_of
 from oodzoo.tuning.images import TrainingImages
-from oodzoo.tuning.problem import Problem
+from oodzoo.tuning.problem import TuningData
 from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.preprocessing import square
 
@@ -60,7 +60,7 @@ def colour_blind() -> Trainable:
 @contextmanager
 def problem(
     folder: Path, domains: tuple[str, ...] = DOMAINS, kind: Kind = "classification"
-) -> Iterator[Problem]:
+) -> Iterator[TuningData]:
     """Images of noise around the colour of their class; 10, 11, 12 of the domains.
 
     Files that exist are not written again.
@@ -78,7 +78,7 @@ def problem(
     with TrainingImages(files, PREPROCESSING.geometry) as images:
         groups = [None] * len(labels)
         values = labels_of(kind, labels)
-        yield Problem(
+        yield TuningData(
             images, values, numbers, domains, groups, task_of(kind), CLASSES, "few images"
         )
 

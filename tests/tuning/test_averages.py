@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles import swad as oracle
 
-from oodzoo.tuning.averages import TOLERANCE_RATIO, LossValley
+from oodzoo.tuning.training import TOLERANCE_RATIO, LossValley, RunningMean
 
 torch = pytest.importorskip("torch")
 
@@ -29,7 +29,8 @@ def path(rng: np.random.Generator, n: int) -> list[tuple[NDArray[np.float64], fl
 
 def add(valley: LossValley, at: int, weights: NDArray[np.float64], loss: float) -> None:
     tensors = {"a": torch.from_numpy(weights[:2]), "b": torch.from_numpy(weights[2:])}
-    valley.add(tensors, loss, at * LENGTH, at * LENGTH + LENGTH - 1)
+    start = at * LENGTH
+    valley.add(RunningMean(tensors, LENGTH, start, start + LENGTH - 1), loss)
 
 
 def joined(weights: dict[str, Any]) -> NDArray[np.float64]:
@@ -48,15 +49,15 @@ def test_averages_are_those_of_the_authors() -> None:
             segment.start_step, segment.end_step = at * LENGTH, at * LENGTH + LENGTH - 1
             twin.update_and_evaluate(segment, loss)
             assert valley.dead == twin.dead_valley
-        average, start, end = valley.result()
+        average = valley.result()
         expected = twin.get_final_model()
-        np.testing.assert_allclose(joined(average), expected.module, atol=1e-12)
+        np.testing.assert_allclose(joined(average.weights), expected.module, atol=1e-12)
         # The code has no steps where nothing was averaged, and takes the last step of a segment
         # for its first where the average begins after the training.
         if expected.end_step >= 0:
-            assert end == expected.end_step
+            assert average.end == expected.end_step
         if expected.start_step % LENGTH == 0:
-            assert start == expected.start_step
+            assert average.start == expected.start_step
         ends.add((twin.converge_step is None, valley.dead))
     assert (False, False) in ends
     assert ends == {(True, False), (False, False), (False, True)}

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from oodzoo.tasks import CLASSIFICATION, Kind, task_of
-from oodzoo.tuning.choice import CANDIDATES, choose
+from oodzoo.tuning.tuner import CANDIDATES, choose_weights
 
 N = len(CANDIDATES)
 LABELS = {"a": np.array([0, 1, 1, 0]), "b": np.array([1, 1, 0])}
@@ -52,10 +52,8 @@ def sure(**changed: float) -> list[float]:
 )  # fmt: skip
 def test_choices(by_rate: dict[float, Any], rate: float, candidate: int) -> None:
     found = {r: outputs_with({"a": a, "b": b}) for r, (a, b) in by_rate.items()}
-    choice = choose(found, LABELS, CLASSIFICATION)
-    assert (choice.learning_rate, choice.candidate) == (rate, CANDIDATES[candidate])
-    document = json.loads(json.dumps(choice.to_dict()))
-    assert document["weights"] == CANDIDATES[candidate].weights
+    chosen = choose_weights(found, LABELS, CLASSIFICATION)
+    assert chosen[:2] == (rate, CANDIDATES[candidate])
 
 
 @pytest.mark.parametrize("kind", ["classification", "regression", "multilabel"])
@@ -72,11 +70,11 @@ def test_diverged_training_is_not_chosen(kind: Kind) -> None:
     good = {name: outputs[:1] + rng.normal(size=(N, 1, 1)) for name, outputs in diverged.items()}
     for outputs in good.values():
         outputs[4:] = math.nan
-    choice = choose({1.0: diverged, 1e-4: good}, labels, task_of(kind))
-    position = CANDIDATES.index(choice.candidate)
-    assert position < (1 if choice.learning_rate == 1.0 else 4)
-    alone = choose({1.0: diverged}, labels, task_of(kind))
-    assert alone.candidate == CANDIDATES[0]
-    for table in (choice.metrics, alone.metrics):
+    rate, candidate, metrics = choose_weights({1.0: diverged, 1e-4: good}, labels, task_of(kind))
+    position = CANDIDATES.index(candidate)
+    assert position < (1 if rate == 1.0 else 4)
+    _, alone, others = choose_weights({1.0: diverged}, labels, task_of(kind))
+    assert alone == CANDIDATES[0]
+    for table in (metrics, others):
         assert "linear head" in table
         json.dumps(table, allow_nan=False)

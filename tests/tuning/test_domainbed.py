@@ -17,12 +17,10 @@ from oodzoo.linear.heads.domainbed.protocol import (
     hyperparameters,
     seed_hash,
 )
-from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner
-from oodzoo.tuning.erm import ErmKey, ErmRuns
+from oodzoo.tuning.domainbed import ErmKey, ErmSettings, ErmTuner
 from oodzoo.tuning.images import augmented
-from oodzoo.tuning.network import Network
-from oodzoo.tuning.problem import Problem
-from oodzoo.tuning.training import Events
+from oodzoo.tuning.problem import TuningData
+from oodzoo.tuning.tuner import Tuned
 
 torch = pytest.importorskip("torch")
 
@@ -32,25 +30,19 @@ def checkpoint_every(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHECKPOINT_EVERY, "default", 2)
 
 
-def runs(problem: Problem, folder: Path | None = None, identity: str = "a") -> ErmRuns:
-    network = Network(small.trainable(), small.CLASSES, "cpu")
-    return ErmRuns(network, problem, "default", 0, folder, identity)
-
-
 def drawn_with_dropout() -> int:
     """A draw of trial 1 with dropout and weight decay."""
     return next(draw for draw in range(1, 20) if hyperparameters(draw, 1).dropout > 0)
 
 
-def test_run_of_domainbed(problem: Problem) -> None:
+def test_run_of_domainbed(problem: TuningData) -> None:
     """Updates, accuracies and checkpoints against DomainBed's ERM on the same images."""
     oracle = pytest.importorskip("tests.oracles.domainbed_erm")
     draw = drawn_with_dropout()
     key = ErmKey((1,), 1, draw, 6)
-    losses: list[float] = []
-    events = Events(metric=lambda name, value, step: losses.append(value))
-    mine = runs(problem)
-    run = mine.do(key, events, lambda record: record.step == 5)
+    listener = Recorder()
+    mine = tuner(problem, "training-domain", stage=Stage(listener, "tuning"))
+    run = mine.train(key, lambda record: record.step == 5)
 
     chosen = hyperparameters(draw, 1)
     hparams = {
@@ -102,9 +94,8 @@ def test_run_of_domainbed(problem: Problem) -> None:
                     colours = None if number == 1 else seed_hash(seed, step, number, at)
                     assert found[number] == pytest.approx(accuracy(part, colours))
     assert next(checkpoints, None) is None
-    assert losses == pytest.approx(expected_losses, abs=1e-6)
-    weights = mine.weights(key)
-    assert weights is not None
+    assert listener.values == pytest.approx(expected_losses, abs=1e-6)
+    weights = mine.weights(key)["kept"]
     for name, each in twin.featurizer.network.named_parameters():
         torch.testing.assert_close(weights[f"features.{name}"], each.detach(), rtol=0, atol=1e-6)
     for name, each in twin.classifier.named_parameters():
@@ -122,6 +113,7 @@ class Recorder(Listener):
     def __init__(self, limit: int | None = None) -> None:
         self.steps: list[tuple[int, int]] = []
         self.metrics: set[str] = set()
+        self.values: list[float] = []
         self._limit = limit
 
     def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
@@ -132,39 +124,40 @@ class Recorder(Listener):
 
     def metric(self, stage: str, name: str, value: float, *, step: int | None = None) -> None:
         self.metrics.add(name)
+        self.values.append(value)
 
 
-def tuner(problem: Problem, rule: Any, folder: Path | None = None, **options: Any) -> ErmTuner:
+def tuner(problem: TuningData, rule: Any, folder: Path | None = None, **options: Any) -> ErmTuner:
     settings = ErmSettings(choose_by=rule, draws=DRAWS, steps=STEPS)
     return ErmTuner(small.trainable, problem, settings, device="cpu", folder=folder, **options)
 
 
-def weights(tuned: ErmTuned) -> dict[str, Any]:
+def weights(tuned: Tuned) -> dict[str, Any]:
     return {name: each.detach().clone() for name, each in tuned.trainable.module.named_parameters()}
 
 
-def sweep(problem: Problem, folder: Path) -> list[Record]:
+def sweep(problem: TuningData, folder: Path) -> list[Record]:
     settings = ErmSettings(draws=DRAWS, steps=STEPS)
     return ErmTuner(small.trainable, problem, settings, device="cpu", folder=folder).sweep(trials=1)
 
 
-def test_by_held_out_images(problem: Problem, tmp_path: Path) -> None:
+def test_by_held_out_images(problem: TuningData, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     tuned = tuner(problem, "training-domain", folder).tuned()
     every: list[tuple[float, int, int]] = []
     finished = tuner(problem, "training-domain", folder)
     for draw in range(DRAWS):
-        run = finished._run(finished._key((), draw))
+        run = finished.run(finished.key((), draw), None)
         every += [(float(np.mean([*r.outside.values()])), draw, -r.step) for r in run.records]
     value, draw, step = max(every)
-    assert (tuned.record.draw, tuned.record.step) == (draw, -step)
-    assert np.mean([*tuned.accuracy.values()]) == pytest.approx(100 * value)
-    assert set(tuned.accuracy) == set(small.DOMAINS)
+    assert (tuned.choice["draw"], tuned.choice["step"]) == (draw, -step)
+    assert np.mean([*tuned.metrics["erm"].values()]) == pytest.approx(100 * value)
+    assert set(tuned.metrics["erm"]) == set(small.DOMAINS)
     assert tuned.left_out == {}
     assert len([*folder.glob("*-weights.safetensors")]) == 1
 
 
-def test_by_domain(problem: Problem, tmp_path: Path) -> None:
+def test_by_domain(problem: TuningData, tmp_path: Path) -> None:
     """Against the means over the runs of the search that leave out one domain each."""
     folder = tmp_path / "runs"
     tuned = tuner(problem, "leave-one-domain-out", folder).tuned()
@@ -178,29 +171,26 @@ def test_by_domain(problem: Problem, tmp_path: Path) -> None:
         for step in CHECKPOINTS
     ]
     value, draw, step = max(every)
-    assert (tuned.record.draw, tuned.record.step) == (draw, -step)
-    assert np.mean([*tuned.accuracy.values()]) == pytest.approx(100 * value)
-    for number, name in enumerate(small.DOMAINS):
+    assert (tuned.choice["draw"], tuned.choice["step"]) == (draw, -step)
+    assert np.mean([*tuned.metrics["erm"].values()]) == pytest.approx(100 * value)
+    for name in small.DOMAINS:
         inside, _ = problem.split(name, 0)
         rows = problem.rows(name)
         right = tuned.left_out[name].argmax(axis=1) == problem.labels[rows]
         accuracy = right[np.isin(rows, inside)].mean()
-        assert tuned.accuracy[name] == pytest.approx(100 * accuracy)
-        assert tuned.record.test_domains == ()
-        assert number in tuned.record.inside
+        assert tuned.metrics["erm"][name] == pytest.approx(100 * accuracy)
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_weights_of_the_chosen_step(problem: Problem, rule: str) -> None:
+def test_weights_of_the_chosen_step(problem: TuningData, rule: str) -> None:
     """The weights are those of a run on all domains that ends there."""
     mine = tuner(problem, rule)
     tuned = mine.tuned()
     found = weights(tuned)
-    key = mine._key((), tuned.record.draw)._replace(steps=tuned.record.step + 1)
-    mine._network.parts.to("cpu")
-    mine._runs.do(key, mine._events, lambda record: record.step == tuned.record.step)
-    expected = mine._runs.weights(key)
-    assert expected is not None
+    step = tuned.choice["step"]
+    key = mine.key((), tuned.choice["draw"])._replace(steps=step + 1)
+    mine.train(key, lambda record: record.step == step)
+    expected = mine.weights(key)["kept"]
     for name, each in found.items():
         torch.testing.assert_close(each, expected[f"features.{name}"], rtol=0, atol=0)
     np.testing.assert_array_equal(tuned.head.weights, expected["head.weight"].double().numpy())
@@ -208,7 +198,7 @@ def test_weights_of_the_chosen_step(problem: Problem, rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_resumes(problem: Problem, tmp_path: Path, rule: str) -> None:
+def test_resumes(problem: TuningData, tmp_path: Path, rule: str) -> None:
     whole = tuner(problem, rule).tuned()
     listener = Recorder(limit=2 * STEPS - 1)
     with pytest.raises(KeyboardInterrupt), Stage(listener, "tuning") as stage:
@@ -219,17 +209,16 @@ def test_resumes(problem: Problem, tmp_path: Path, rule: str) -> None:
             resumed = tuner(problem, rule, tmp_path / "runs", stage=stage).tuned()
         torch.testing.assert_close(weights(resumed), weights(whole), rtol=0, atol=0)
         np.testing.assert_array_equal(resumed.head.weights, whole.head.weights)
-        assert resumed.record == whole.record
-        assert resumed.accuracy == whole.accuracy
+        assert (resumed.choice, resumed.metrics) == (whole.choice, whole.metrics)
     runs = DRAWS if rule == "training-domain" else 3 * DRAWS
-    last = whole.record.step + 1 if rule == "leave-one-domain-out" else 0
+    last = whole.choice["step"] + 1 if rule == "leave-one-domain-out" else 0
     assert len(rest.steps) == (runs - 1) * STEPS + last
     assert rest.steps[-1][0] == rest.steps[-1][1]
     assert rest.metrics == {"loss"}
     assert nothing.steps == []
 
 
-def test_planned_steps(problem: Problem, tmp_path: Path) -> None:
+def test_planned_steps(problem: TuningData, tmp_path: Path) -> None:
     held_out = tuner(problem, "training-domain", tmp_path / "a")
     assert held_out.planned_steps() == DRAWS * STEPS
     assert held_out.estimated_seconds() > 0

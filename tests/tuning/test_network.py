@@ -12,9 +12,8 @@ from tests.tuning import small
 from oodzoo.core.errors import InputError
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.tasks import task_of
-from oodzoo.tuning import training
-from oodzoo.tuning.network import Network, add_adapters, head_weights
-from oodzoo.tuning.training import find_batch_size
+from oodzoo.tuning import network as networks
+from oodzoo.tuning.network import HeadedNetwork, add_adapters, find_batch_size, head_weights
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +25,7 @@ REGRESSION, CLASSES = [-3e5, 2.5, 7e4], [0.5, -np.inf, 0.1]
     ("kind", "bias"), [("classification", CLASSES), ("regression", REGRESSION)]
 )
 def test_head_there_and_back(kind: Any, bias: list[float]) -> None:
-    network, rng = Network(small.trainable(), small.CLASSES, "cpu"), np.random.default_rng(1)
+    network, rng = HeadedNetwork(small.trainable(), small.CLASSES, "cpu"), np.random.default_rng(1)
     head = LinearHead(rng.normal(size=(3, small.DIM)), np.array(bias), 2.0, task_of(kind))
     weights = head_weights(head)
     assert all(each.isfinite().all() for each in weights.values())
@@ -67,8 +66,8 @@ def test_images_that_fit(monkeypatch: pytest.MonkeyPatch, images: int, expected:
     state is kept.
     """
     each, layers = 2 * 4 * WIDTH + 4 * 8, Layers()
-    free = (4 * 8 * WIDTH + images * each + each / 2) / (1 - training.RESERVE)
-    monkeypatch.setattr(training, "available_memory", lambda: int(free))
+    free = (4 * 8 * WIDTH + images * each + each / 2) / (1 - networks.RESERVE)
+    monkeypatch.setattr(networks, "available_memory", lambda: int(free))
     torch.manual_seed(0)
     numbers = torch.rand(3)
     torch.manual_seed(0)
@@ -78,7 +77,7 @@ def test_images_that_fit(monkeypatch: pytest.MonkeyPatch, images: int, expected:
 
 
 def test_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "available_memory", lambda: 50_000)
+    monkeypatch.setattr(networks, "available_memory", lambda: 50_000)
     with pytest.raises(InputError, match=r"needs about 80\.\d kB, 50\.0 kB are free"):
         find_batch_size(Layers().step, 16, "cpu")
     with pytest.raises(InputError, match="no matrix or convolution"):

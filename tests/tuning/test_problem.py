@@ -14,7 +14,7 @@ from tests.tuning import small
 from oodzoo.core.errors import InputError
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.linear.heads.domainbed.protocol import seed_hash
-from oodzoo.tuning.problem import Problem, opened
+from oodzoo.tuning.problem import TuningData, opened
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def split_dataset(n: int, held_out: int, seed: int) -> tuple[list[int], list[int
     return keys[:held_out], keys[held_out:]
 
 
-def test_splits_of_domainbed(problem: Problem) -> None:
+def test_splits_of_domainbed(problem: TuningData) -> None:
     for number, domain in enumerate(small.DOMAINS):
         rows = problem.rows(domain)
         outside, inside = split_dataset(len(rows), int(len(rows) * 0.2), seed_hash(7, number))
@@ -56,7 +56,7 @@ def test_splits_of_domainbed(problem: Problem) -> None:
         assert 1 <= len(outside) <= 4
 
 
-def test_domains_that_cannot_be_split(problem: Problem) -> None:
+def test_domains_that_cannot_be_split(problem: TuningData) -> None:
     numbers = np.where(np.arange(33) < 4, 0, 1)
     few = replace(problem, numbers=numbers, domains=("few", "many"))
     assert len(few.split("many", 0)[1]) == 5

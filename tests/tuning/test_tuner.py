@@ -15,9 +15,8 @@ from tests.zoo.small_onnx import Writer, convolutions, require_converter
 from oodzoo.core.errors import InputError
 from oodzoo.events import Listener, Stage
 from oodzoo.tasks import CLASSIFICATION, task_of
-from oodzoo.tuning.choice import CANDIDATES, choose
-from oodzoo.tuning.problem import Problem, TuneSettings
-from oodzoo.tuning.tuner import Judged, Tuned, Tuner
+from oodzoo.tuning.problem import TuneSettings, TuningData
+from oodzoo.tuning.tuner import CANDIDATES, Tuned, Tuner, choose_weights
 from oodzoo.zoo import load_model
 from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.preprocessing import square
@@ -49,7 +48,7 @@ class Recorder(Listener):
 
 
 def tuner_of(
-    problem: Problem,
+    problem: TuningData,
     settings: TuneSettings = SETTINGS,
     recorder: Recorder | None = None,
     folder: Path | None = None,
@@ -65,16 +64,14 @@ def tuner_of(
     )
 
 
-def assert_same(found: Judged, expected: Judged) -> None:
-    assert found.choice == expected.choice
-    for part in ("outputs", "head_outputs", "left_out", "head_left_out"):
-        mine, theirs = getattr(found, part), getattr(expected, part)
-        assert mine.keys() == theirs.keys()
-        for domain, outputs in theirs.items():
-            np.testing.assert_array_equal(mine[domain], outputs)
+def assert_same(found: Tuned, expected: Tuned) -> None:
+    assert (found.choice, found.metrics) == (expected.choice, expected.metrics)
+    assert found.left_out.keys() == expected.left_out.keys()
+    for domain, outputs in expected.left_out.items():
+        np.testing.assert_array_equal(found.left_out[domain], outputs)
 
 
-def test_runs_of_a_test_domain(problem: Problem) -> None:
+def test_runs_of_a_test_domain(problem: TuningData) -> None:
     """With each training domain left out as well, then on all training domains."""
     recorder = Recorder()
     tuner = tuner_of(problem, recorder=recorder)
@@ -93,10 +90,10 @@ def test_runs_of_a_test_domain(problem: Problem) -> None:
     shapes = {domain: each.shape for domain, each in judged.left_out.items()}
     assert shapes == {"photo": (11, 3), "sketch": (12, 3)}
     assert tuner.planned_steps(["art"]) == tuner.estimated_seconds(["art"]) == 0
-    run = tuner._runs.get((frozenset(["art"]), 3e-3))
+    run = tuner.runs.get((frozenset(["art"]), 3e-3))
     assert run is not None
     lost = {domain: np.full_like(each, np.nan) for domain, each in run.outputs.items()}
-    tuner._runs._found[frozenset(["art"]), 3e-3] = replace(run, outputs=lost)
+    tuner.runs._found[frozenset(["art"]), 3e-3] = replace(run, outputs=lost)
     with pytest.raises(InputError, match=r"^training with the learning rate 0\.003 diverged"):
         tuner.judged(["art"])
 
@@ -110,36 +107,36 @@ def test_the_choice_is_made_on_left_out_domains(folder: Path, kind: Any) -> None
         found: dict[float, dict[str, Any]] = {rate: {} for rate in (1e-3, 1e-2)}
         for rate, outputs in found.items():
             for v in truth:
-                run = tuner._runs.get((frozenset(["art", v]), rate))
+                run = tuner.runs.get((frozenset(["art", v]), rate))
                 assert run is not None
                 outputs[v] = run.outputs[v]
         qualities = {
             each: task_of(kind).quality(list(outputs.values()), list(truth.values())).mean(0)
             for each, outputs in found.items()
         }
-        rate, at = judged.choice.learning_rate, CANDIDATES.index(judged.choice.candidate)
+        rate, at = judged.learning_rate, CANDIDATES.index(judged.candidate)
         assert qualities[rate][at] == max(each.max() for each in qualities.values())
-        final = tuner._runs.get((frozenset(["art"]), rate))
+        final = tuner.runs.get((frozenset(["art"]), rate))
         assert final is not None
         np.testing.assert_array_equal(judged.outputs["art"], final.outputs["art"][at])
         np.testing.assert_array_equal(judged.head_outputs["art"], final.outputs["art"][0])
         for v in truth:
             np.testing.assert_array_equal(judged.left_out[v], found[rate][v][at])
-            np.testing.assert_array_equal(judged.head_left_out[v], found[rate][v][0])
 
 
-def test_the_choice_on_held_out_images(problem: Problem) -> None:
+def test_the_choice_on_held_out_images(problem: TuningData) -> None:
     recorder = Recorder()
     settings = replace(SETTINGS, choose_by="training-domain", learning_rates=(1e-3, 1e-2))
     tuner = tuner_of(problem, settings, recorder)
     assert tuner.planned_steps(["art"]) == 8
     judged = tuner.judged(["art"])
     assert len(recorder.messages) == 2  # no further run
-    runs = {rate: tuner._runs.get((frozenset(["art"]), rate)) for rate in (1e-3, 1e-2)}
+    runs = {rate: tuner.runs.get((frozenset(["art"]), rate)) for rate in (1e-3, 1e-2)}
     truth = {v: problem.labels[problem.split(v, 0)[1]] for v in ("photo", "sketch")}
     found = {rate: run.held_out for rate, run in runs.items() if run is not None}
-    assert judged.choice == choose(found, truth, CLASSIFICATION)
-    assert judged.left_out == judged.head_left_out == {}
+    choice = judged.learning_rate, judged.candidate, judged.metrics
+    assert choice == choose_weights(found, truth, CLASSIFICATION)
+    assert judged.left_out == {}
     assert judged.outputs["art"].shape == (10, 3)
     assert tuner.planned_steps() == 8
     assert isinstance(tuner.tuned(), Tuned)
@@ -162,10 +159,11 @@ def test_nothing_of_the_test_domain_is_used(folder: Path) -> None:
                 problem = replace(problem, labels=labels)
             tuner = tuner_of(problem, settings)
             judged = tuner.judged(["photo"])
-            key = frozenset(["photo"]), judged.choice.learning_rate
-            found.append((judged, tuner._runs.ends(key, tuner._events)))
+            key = frozenset(["photo"]), judged.learning_rate
+            found.append((judged, tuner.weights(key)))
     (first, weights), (second, others) = found
-    assert first.choice == second.choice
+    assert (first.candidate, first.metrics) == (second.candidate, second.metrics)
+    assert first.learning_rate == second.learning_rate
     torch.testing.assert_close(weights, others, rtol=0, atol=0)
     for domain in first.left_out:
         np.testing.assert_array_equal(first.left_out[domain], second.left_out[domain])
@@ -174,32 +172,31 @@ def test_nothing_of_the_test_domain_is_used(folder: Path) -> None:
 
 @pytest.mark.parametrize("lora", [None, 2])
 def test_the_tuned_model_has_the_chosen_weights(
-    problem: Problem, tmp_path: Path, lora: int | None
+    problem: TuningData, tmp_path: Path, lora: int | None
 ) -> None:
     """Also when it is read from a folder, where nothing is computed again."""
     settings, trainable = replace(GOOD, lora=lora), small.colour_blind()
     names = {name for name, _ in trainable.module.named_parameters()}
     tuner = tuner_of(problem, settings, folder=tmp_path / "runs", trainable=trainable)
-    before = tuner._network.weights()
+    before = tuner.network.weights()
     assert tuner.estimated_seconds() > 0
-    torch.testing.assert_close(tuner._network.weights(), before, rtol=0, atol=0)
+    torch.testing.assert_close(tuner.network.weights(), before, rtol=0, atol=0)
     tuned = tuner.tuned()
     assert tuned.trainable is trainable
     assert {name for name, _ in trainable.module.named_parameters()} == names
     assert all(each.requires_grad for each in trainable.module.parameters())
-    choice, share = tuned.choice, tuned.choice.candidate.mixing
+    choice, share = tuned.choice, tuned.choice["mixing"]
     assert share > 0  # else nothing would be tested below
-    ends = tuner._runs.ends((frozenset(), choice.learning_rate), tuner._events)
+    ends = tuner.weights((frozenset(), choice["learning_rate"]))
 
     def mixed(name: str) -> Any:
-        return (1 - share) * ends["start"][name] + share * ends[choice.candidate.weights][name]
+        return (1 - share) * ends["start"][name] + share * ends[choice["weights"]][name]
 
     for name, weight in trainable.module.named_parameters():
         expected = mixed(f"features.{name}")
         torch.testing.assert_close(weight.detach(), expected, rtol=0, atol=1e-6)
     np.testing.assert_allclose(tuned.head.weights, mixed("head.weight"), atol=1e-6)
     np.testing.assert_allclose(tuned.head.bias, mixed("head.bias"), atol=1e-6)
-    assert tuned.outputs == {}
     assert sorted(tuned.left_out) == sorted(small.DOMAINS)
     recorder, other = Recorder(), small.colour_blind()
     again = tuner_of(problem, settings, recorder, tmp_path / "runs", other).tuned()
@@ -223,7 +220,7 @@ def test_onnx_file_of_the_tuned_model(folder: Path, tmp_path: Path) -> None:
         settings = replace(GOOD, lora=2)
         tuner = Tuner(lambda: load_trainable(spec, preprocessing), problem, settings, device="cpu")
         tuned = tuner.tuned()
-        assert tuned.choice.candidate.mixing > 0
+        assert tuned.choice["mixing"] > 0
         pixels = problem.images.prepared(np.arange(len(problem.labels)))
     with torch.no_grad():
         images = torch.from_numpy(preprocessing.normalise(pixels))
@@ -249,10 +246,10 @@ def changed(what: str) -> Trainable:
     return replace(trainable, name="small@2") if what == "name" else trainable
 
 
-def test_folders_of_other_work(problem: Problem, tmp_path: Path) -> None:
+def test_folders_of_other_work(problem: TuningData, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
     tuner_of(problem, folder=folder)
-    others: list[tuple[Problem, dict[str, Any], str]] = [
+    others: list[tuple[TuningData, dict[str, Any], str]] = [
         (problem, {"steps": 5}, ""),
         (problem, {"seed": 1}, ""),
         (problem, {"learning_rates": (1e-3,)}, ""),
@@ -264,7 +261,7 @@ def test_folders_of_other_work(problem: Problem, tmp_path: Path) -> None:
             tuner_of(images, replace(SETTINGS, **settings), folder=folder, trainable=changed(what))
 
 
-def test_few_domains(folder: Path, problem: Problem) -> None:
+def test_few_domains(folder: Path, problem: TuningData) -> None:
     """A domain left out leaves one to train on, which is enough to choose weights for both."""
     for left_out in (["art", "photo"], ["art", "photo", "sketch"]):
         with pytest.raises(InputError, match="needs at least two"):

@@ -469,7 +469,7 @@ def _criterion(predictor: Predictor) -> str:
 
 
 def _words(candidate: str) -> str:
-    """Describe a candidate of :mod:`oodzoo.tuning.choice`.
+    """Describe a candidate of :mod:`oodzoo.tuning.tuner`.
 
     Examples
     --------

@@ -38,20 +38,16 @@ from oodzoo.predictor.models import PredictorModel, file_digests, remove_at_exit
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor, load
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.tuning.choice import CANDIDATES, str_of
-from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner
+from oodzoo.tuning.domainbed import ErmSettings, ErmTuner
 from oodzoo.tuning.network import import_torch
 from oodzoo.tuning.problem import TuneSettings, opened, require_images_to_hold_out
-from oodzoo.tuning.tuner import Tuned, Tuner
+from oodzoo.tuning.tuner import CANDIDATES, Tuned, Tuner
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.onnx_model import fingerprint
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.sources import load_trainable
 
-CPU_HOURS = 3.0
-"""Longest fine-tuning on the CPU, unless a limit is given."""
-
-LINEAR_HEAD = str_of(CANDIDATES[0])
+LINEAR_HEAD = CANDIDATES[0].name
 """Name of the linear head on the model as it was, among the candidates."""
 
 _OUTPUT = "features"
@@ -127,7 +123,7 @@ def tune(
     require_device(device)
     original = model_to_tune(before, model)
     import_torch()
-    by_domain = chosen.choose_by == "leave-one-domain-out"
+    by_domain = chosen.by_domain
     if len(before.models) > 1 and not by_domain:
         raise InputError(
             f"choose_by={chosen.choose_by!r} leaves no domain out, but a predictor of several "
@@ -166,7 +162,7 @@ def tune(
                 models = before.loadable_models
                 extract_models(images, models, work / _FEATURES, before.device, stage.events)
             tuned = tuner.tuned()
-        choice, left_out = _choice(tuned)
+        choice, left_out = tuned.choice, tuned.metrics
         record = {
             "model": original.name,
             "tuned": None,
@@ -389,32 +385,14 @@ def _remove_if_empty(folder: Path) -> None:
             folder.rmdir()
 
 
-def _choice(tuned: Tuned | ErmTuned) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
-    """What was chosen, and the metrics of all candidates by domain, for JSON."""
-    if isinstance(tuned, ErmTuned):
-        record = tuned.record
-        choice = {
-            "name": "erm",
-            "learning_rate": record.hyperparameters.lr,
-            "draw": record.draw,
-            "step": record.step,
-            "hyperparameters": asdict(record.hyperparameters),
-        }
-        return choice, {"erm": tuned.accuracy}
-    candidate, rate = tuned.choice.candidate, tuned.choice.learning_rate
-    choice = {"name": str_of(candidate), "learning_rate": rate, **asdict(candidate)}
-    return choice, tuned.choice.metrics
-
-
 def _require_time(tuner: Tuner | ErmTuner, name: str, max_hours: float | None) -> None:
     """Raise InputError if the training would take too long."""
-    on_cpu = tuner.device == "cpu"
-    if max_hours is None and not on_cpu:
+    limit = tuner.hours_allowed(max_hours)
+    if limit == math.inf:
         return
-    limit = CPU_HOURS if max_hours is None else max_hours
     seconds = tuner.estimated_seconds()
     if seconds > 3600 * limit:
-        advice = ["use a GPU (--device cuda)"] if on_cpu else []
+        advice = ["use a GPU (--device cuda)"] if tuner.device == "cpu" else []
         if isinstance(tuner.settings, TuneSettings) and tuner.settings.lora is None:
             advice.append("train adapters only (--lora 8)")
         raise InputError(
@@ -428,7 +406,7 @@ def _assembled(
     before: Predictor,
     original: PredictorModel,
     images: ImageDomains,
-    tuned: Tuned | ErmTuned,
+    tuned: Tuned,
     record: dict[str, Any],
     store: Path,
     stage: Stage,
@@ -569,9 +547,7 @@ def extract_models(
     return FeatureStore(folder)
 
 
-def fit_tuned_pool(
-    source: StoreSource, images: ImageDomains, name: str, tuned: Tuned | ErmTuned
-) -> FinalHead:
+def fit_tuned_pool(source: StoreSource, images: ImageDomains, name: str, tuned: Tuned) -> FinalHead:
     """Choose a pool among all heads of the other models and that of the tuned one.
 
     Parameters
@@ -582,7 +558,7 @@ def fit_tuned_pool(
         The images that the model was tuned on, in the order of its outputs.
     name : str
         Name of the tuned model in the source.
-    tuned : Tuned or ErmTuned
+    tuned : Tuned
     """
     others = StoreSource(source.store, [model for model in source.models if model != name])
     heads = predict_with_heads(others)[None]

@@ -1,4 +1,4 @@
-"""A network with a linear head on a device: its weights, low-rank adapters [1]_, outputs and loss.
+"""A network with a linear head on a device: weights, low-rank adapters [1]_, loss and memory.
 
 References
 ----------
@@ -8,7 +8,7 @@ References
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.core.backend import available_memory
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
+from oodzoo.core.text import file_size
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.tasks import CLASSIFICATION, Task
 from oodzoo.zoo.model import Module, Trainable
@@ -32,15 +34,15 @@ _LOWEST = -1e9
 """Bias of a class without training images; infinite ones cannot be averaged."""
 
 
-class Network:
+class HeadedNetwork:
     """A trainable network and a linear head.
 
-    Batch normalisation and dropout stay as in inference, as in DomainBed.
+    All layers behave as in inference, until :meth:`train` is called.
 
     Attributes
     ----------
     parts : torch.nn.ModuleDict
-        With the modules `features` and `head`.
+        With the modules `features`, `dropout` and `head`.
     device : torch.device
     """
 
@@ -49,7 +51,10 @@ class Network:
         self.trainable = trainable
         self.device = torch_device(device)
         head = torch.nn.Linear(trainable.feature_dim, n_outputs)
-        self.parts = torch.nn.ModuleDict({"features": trainable.module, "head": head})
+        dropout = torch.nn.Dropout(0.0)
+        self.parts = torch.nn.ModuleDict(
+            {"features": trainable.module, "dropout": dropout, "head": head}
+        )
         self.parts.to(self.device).eval()
         if self.device.type == "cuda":
             self.parts.to(memory_format=torch.channels_last)
@@ -70,19 +75,23 @@ class Network:
         import torch
 
         features = self.features(batch)
-        with torch.autocast(self.device.type, enabled=False) if self._is_mixed else nullcontext():
-            return self.parts["head"](features.float())
-
-    @property
-    def _is_mixed(self) -> bool:
-        import torch
-
-        return bool(self.precision != torch.float32)
+        is_mixed = self.precision != torch.float32
+        with torch.autocast(self.device.type, enabled=False) if is_mixed else nullcontext():
+            return self.parts["head"](self.parts["dropout"](features.float()))
 
     def log_probabilities(self, batch: Tensor) -> Tensor:
         """Log-probabilities (n, C) of classes, -inf of those without training images."""
         unseen = self.parts["head"].bias < _LOWEST / 2
         return self.outputs(batch).log_softmax(1).masked_fill(unseen, -np.inf)
+
+    def train(self) -> None:
+        """Let layers behave as in training; batch norms stay as in inference, as in DomainBed."""
+        import torch
+
+        self.parts.train()
+        for layer in self.parts.modules():
+            if isinstance(layer, torch.nn.modules.batchnorm._BatchNorm):
+                layer.eval()
 
     def images(self, pixels: NDArray[np.uint8]) -> Tensor:
         """Move pixels (n, height, width, 3) to the device, as values from 0 to 1."""
@@ -118,6 +127,16 @@ class Network:
         with torch.no_grad():
             for name, value in weights.items():
                 parameters[name].copy_(value)
+
+    def random_head(self, seed: int) -> Weights:
+        """Weights of a new head."""
+        import torch
+
+        head = self.parts["head"]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            fresh = torch.nn.Linear(head.in_features, head.out_features)
+        return {f"head.{name}": each for name, each in fresh.named_parameters()}
 
     def head(self, task: Task = CLASSIFICATION) -> LinearHead:
         """The head as it is now."""
@@ -226,3 +245,105 @@ def _adapter_class() -> Any:
             return original + (self.B @ self.A).view(original.shape)
 
     return Adapter
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+RESERVE = 0.5
+"""Share of the free main memory for what a pass needs beside the tensors saved for its backward
+part: their gradients, and buffers of the operators."""
+
+Step = Callable[[int], None]
+"""Runs a forward and a backward pass for this number of images."""
+
+
+def find_batch_size(step: Step, wanted: int, device: Any) -> int:
+    """Return the largest number of images per pass that fits: `wanted`, its half, its quarter, ….
+
+    On CUDA, passes are tried. Elsewhere, the bytes that autograd saves for each image are measured
+    and compared with the free main memory, since a process that takes more may be killed.
+
+    Parameters
+    ----------
+    step : callable
+        Runs a forward and a backward pass for a number of images.
+    wanted : int
+    device : str or torch.device
+        The device on which `step` computes.
+
+    Raises
+    ------
+    InputError
+        If not even one image fits.
+    """
+    torch: Any = import_module("torch")
+    device = torch.device(device)
+    on_cuda = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_cuda else []):
+        fits = _fits_on_cuda(step, device) if on_cuda else _fits_in_main_memory(step, wanted)
+        size = wanted
+        while not fits(size):
+            size = max(1, size // 2)
+        return size
+
+
+def _fits_on_cuda(step: Step, device: Any) -> Callable[[int], bool]:
+    torch: Any = import_module("torch")
+
+    def fits(size: int) -> bool:
+        torch.cuda.reset_peak_memory_stats(device)
+        try:
+            step(size)
+            torch.cuda.synchronize(device)
+            return True
+        except torch.cuda.OutOfMemoryError:
+            pass
+        # after the exception, whose traceback keeps the tensors of the pass
+        used = torch.cuda.max_memory_allocated(device)
+        torch.cuda.empty_cache()
+        free, total = torch.cuda.mem_get_info(device)
+        if size == 1:
+            raise InputError(
+                f"training does not fit on {device} even with one image at a time: it needs more "
+                f"than {file_size(used)}, {file_size(free)} of {file_size(total)} are free; use a "
+                "smaller model, adapters of low rank, or another device"
+            )
+        return False
+
+    return fits
+
+
+def _fits_in_main_memory(step: Step, wanted: int) -> Callable[[int], bool]:
+    one = _saved_bytes(step, 1)
+    # Weights and what else does not depend on the number of images cancel out.
+    each = _saved_bytes(step, 2) - one if wanted > 1 else one
+    free = available_memory()
+
+    def fits(size: int) -> bool:
+        needed = one + (size - 1) * each
+        if needed <= (1 - RESERVE) * free:
+            return True
+        if size == 1:
+            raise InputError(
+                f"training does not fit into main memory even with one image at a time: it needs "
+                f"about {file_size(int(needed / (1 - RESERVE)))}, {file_size(free)} are free; use "
+                "a smaller model, adapters of low rank, or a GPU"
+            )
+        return False
+
+    return fits
+
+
+def _saved_bytes(step: Step, size: int) -> int:
+    """Bytes of all tensors that autograd saves in a pass."""
+    graph: Any = import_module("torch.autograd.graph")
+    storages: dict[int, int] = {}
+
+    def pack(tensor: Any) -> Any:
+        storage = tensor.untyped_storage()
+        storages[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        step(size)
+    return sum(storages.values())

@@ -28,7 +28,7 @@ FEWEST_IMAGES = 5
 
 
 @dataclass(frozen=True)
-class Problem:
+class TuningData:
     """Images of several domains with their labels.
 
     Attributes
@@ -90,7 +90,7 @@ def require_images_to_hold_out(domain: str, groups: Sequence[str | None]) -> Non
 
 
 @contextmanager
-def opened(data: ImageDomains, geometry: Geometry) -> Iterator[Problem]:
+def opened(data: ImageDomains, geometry: Geometry) -> Iterator[TuningData]:
     """Open the images of a data set, for a network with this geometry."""
     classes = {name: number for number, name in enumerate(data.classes)}
     texts = [sample.label for sample in data.samples]
@@ -102,7 +102,7 @@ def opened(data: ImageDomains, geometry: Geometry) -> Iterator[Problem]:
     groups = [sample.group for sample in data.samples]
     identity = [data.fingerprint, list(data.classes), groups]
     with TrainingImages(data.files, geometry) as images:
-        yield Problem(
+        yield TuningData(
             images=images,
             labels=labels,
             numbers=np.array([positions[sample.domain] for sample in data.samples], np.int64),
@@ -112,6 +112,18 @@ def opened(data: ImageDomains, geometry: Geometry) -> Iterator[Problem]:
             n_outputs=len(data.classes),
             fingerprint=hashlib.sha256(json_bytes(identity)).hexdigest(),
         )
+
+
+def require_whole_numbers(settings: Any, **least: int) -> None:
+    """Raise an InputError unless some settings are whole numbers that are not too small."""
+    for name, lowest in least.items():
+        value = getattr(settings, name)
+        what = "the rank of LoRA adapters" if name == "lora" else name
+        if not isinstance(value, Integral):
+            raise InputError(f"{what} must be a whole number, got {value!r}")
+        if value < lowest:
+            raise InputError(f"{what} must be {lowest} or more, got {value}")
+        object.__setattr__(settings, name, int(value))  # for JSON
 
 
 SCHEDULES = ("cosine", "constant")
@@ -166,17 +178,9 @@ class TuneSettings:
             raise InputError(f"learning rates must be positive numbers, got {list(rates)}")
         if len(set(rates)) < len(rates):
             raise InputError(f"learning rates must differ, got {list(rates)}")
-        whole = {"steps": 1, "batch_size": 1, "seed": 0} | (
-            {} if self.lora is None else {"lora": 1}
-        )
-        for name, least in whole.items():
-            value = getattr(self, name)
-            what = "the rank of LoRA adapters" if name == "lora" else name
-            if not isinstance(value, Integral):
-                raise InputError(f"{what} must be a whole number, got {value!r}")
-            if value < least:
-                raise InputError(f"{what} must be {least} or more, got {value}")
-            object.__setattr__(self, name, int(value))  # for JSON
+        require_whole_numbers(self, steps=1, batch_size=1, seed=0)
+        if self.lora is not None:
+            require_whole_numbers(self, lora=1)
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise InputError(f"weight_decay must be 0 or more, got {self.weight_decay}")
         for name, known in (("schedule", SCHEDULES), ("start", STARTS), ("choose_by", RULES)):
@@ -184,6 +188,11 @@ class TuneSettings:
                 raise InputError(
                     f"{name} must be one of {', '.join(known)}, got {getattr(self, name)!r}"
                 )
+
+    @property
+    def by_domain(self) -> bool:
+        """Whether the choice is made on domains that are left out."""
+        return self.choose_by == "leave-one-domain-out"
 
     def rate(self, learning_rate: float, step: int) -> float:
         """The learning rate of a step.

@@ -1,247 +1,208 @@
-"""Training runs that leave domains out, and the predictions of all candidates that they lead to."""
+"""Finished training runs, kept on disk, so that fine-tuning that was stopped continues.
+
+Each file is a safetensors file with a checksum, replaced as a whole. A damaged file counts as
+absent: what it had is computed again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.core.backend import default_batch_size
-from oodzoo.extraction.columns import Samples
-from oodzoo.linear.heads.domainbed.protocol import seed_hash
-from oodzoo.linear.heads.kinds import fit_head_of
-from oodzoo.tuning.averages import Facts, FinishedRuns, Tensors, mixed
-from oodzoo.tuning.choice import CANDIDATES, Candidate
-from oodzoo.tuning.network import (
-    Network,
-    Weights,
-    add_adapters,
-    head_weights,
-    merge_adapters,
+from oodzoo.core.errors import InputError
+from oodzoo.core.io import (
+    explaining_disk_errors,
+    is_temporary,
+    json_bytes,
+    write_bytes,
+    write_json,
 )
-from oodzoo.tuning.problem import Problem, Rows, TuneSettings
-from oodzoo.tuning.training import Events, Training
+from oodzoo.linear.heads.domainbed.protocol import Hyperparameters, Record
+from oodzoo.store.format import sealed_bytes, unsealed_bytes
 
-Outputs = dict[str, NDArray[Any]]
+Tensor = Any  # torch.Tensor
+Parts = dict[str, dict[str, Tensor]]
+"""Tensors by part and name, such as weights by the moment of the run that they are of."""
+
+RunKey = tuple[Any, ...]
+"""Domains that a run leaves out, and its settings."""
+
+DomainOutputs = dict[str, NDArray[Any]]
 """Outputs by domain (:mod:`oodzoo.linear.heads.outputs`): (candidates, n, C), or (n, C) of one of
 them."""
 
-Key = tuple[frozenset[str], float]
-"""A run: the domains that it leaves out, and its learning rate."""
-
-Ends = dict[str, Weights]
-"""Weights of a run by name: "start" (a linear probe), "last" and "average"; and "random", of a run
-that began with a random head."""
+CHECKPOINT = "checkpoint.safetensors"
 
 
 @dataclass(frozen=True)
-class Run:
+class TrainingRun:
     """A finished training run.
 
     Attributes
     ----------
     outputs : dict
-        Outputs of all candidates for the images of each domain that was left out.
+        Outputs of all candidates, or at all checkpoints, for all images of each domain left out.
     held_out : dict
-        The same for the held-out images of each training domain.
-    window : tuple of int
-        First and last step of the average.
+        The same for the held-out images of each training domain; none under DomainBed's protocol.
     seconds : float
         Time of the training.
+    records : list of Record
+        Accuracies at each checkpoint, under DomainBed's protocol.
     """
 
-    outputs: Outputs
-    held_out: Outputs
-    window: tuple[int, int]
+    outputs: DomainOutputs
+    held_out: DomainOutputs
     seconds: float
+    records: list[Record] = field(default_factory=list)
 
 
-class Runs(FinishedRuns[Key, Run]):
-    """Does training runs, one at a time, and keeps their results.
+class TrainingRuns:
+    """Finished runs and weights of some of them: in memory and, with a folder, on the disk.
 
     Parameters
     ----------
-    network : Network
-        With the weights of the frozen model.
-    problem : Problem
-    settings : TuneSettings
     folder : path, optional
-        Where results and checkpoints are kept.
-    identity : str
+    identity : list
         Identifies network, images and settings. A folder with another identity is an error.
     """
 
-    def __init__(
-        self,
-        network: Network,
-        problem: Problem,
-        settings: TuneSettings,
-        folder: Path | None,
-        identity: str,
-    ) -> None:
-        super().__init__(folder, identity)
-        self.network = network
-        self._problem = problem
-        self._settings = settings
-        self._frozen = network.weights()
-        self._features: NDArray[np.float32] | None = None
+    def __init__(self, folder: Path | None, identity: list[Any]) -> None:
+        self._folder = folder
+        self._found: dict[RunKey, TrainingRun] = {}
+        self._weights: dict[RunKey, Parts] = {}
+        if folder is not None:
+            _require_own_folder(folder, hashlib.sha256(json_bytes(identity)).hexdigest())
 
-    def ends(self, key: Key, events: Events) -> Ends:
-        """The weights before and after a run, and its average; does the run if they are not kept.
+    def get(self, key: RunKey) -> TrainingRun | None:
+        """A finished run; None if it has not been done."""
+        if key not in self._found and self._folder is not None:
+            found = read_tensors(self._file(key, "run"))
+            if found is not None:
+                parts, facts = found
+                outputs, held_out = (
+                    {domain: each.numpy() for domain, each in parts.get(part, {}).items()}
+                    for part in ("outputs", "held_out")
+                )
+                records = [_record(each) for each in facts["records"]]
+                self._found[key] = TrainingRun(outputs, held_out, facts["seconds"], records)
+        return self._found.get(key)
 
-        They are on the CPU.
-        """
-        found = self.weights(key)
-        if found is None:
-            self.do(key, events, keep_weights=True)
-            found = self.weights(key)
-            assert found is not None
-        ends: Ends = {}
-        for path, tensor in found.items():
-            end, _, name = path.partition("/")
-            ends.setdefault(end, {})[name] = tensor
-        return ends
+    def weights(self, key: RunKey) -> Parts | None:
+        """The weights kept of a run, on the CPU; None if there are none."""
+        if key not in self._weights and self._folder is not None:
+            found = read_tensors(self._file(key, "weights"))
+            if found is not None:
+                self._weights[key] = found[0]
+        return self._weights.get(key)
 
-    def do(self, key: Key, events: Events, *, keep_weights: bool = False) -> Run:
-        """Train without some domains, and predict these domains and the held-out images."""
-        left_out, rate = key
-        training = self._problem.left(tuple(left_out))
-        ends = self._begin(training)
-        trajectory = self.training(training, rate).run(self.checkpoints(key), events)
-        for name, weights in (("average", trajectory.average), ("last", trajectory.last)):
-            self.network.load(weights)
-            names = ends["start"]
-            ends[name] = {each: self.network.weight(each).detach().clone() for each in names}
-        self.reset()
-        run = Run(
-            self._predict_all(sorted(left_out), self._problem.rows, ends),
-            self._predict_all(training, self._held_out, ends),
-            trajectory.window,
-            trajectory.seconds,
-        )
-        paths = {f"{end}/{name}": each for end, part in ends.items() for name, each in part.items()}
-        self.keep(key, run, paths if keep_weights else None)
-        return run
-
-    def training(self, domains: Iterable[str], learning_rate: float) -> Training:
-        """A training run from the current weights."""
-        seed = self._settings.seed
-        parts = [self._problem.split(domain, seed) for domain in domains]
-        if self._settings.lora is not None:
-            add_adapters(self.network.parts["features"], self._settings.lora, seed=seed)
-        return Training(
-            self.network,
-            self._problem,
-            [inside for inside, _ in parts],
-            np.concatenate([outside for _, outside in parts]),
-            self._settings,
-            learning_rate,
-        )
-
-    def reset(self) -> None:
-        """Return to the weights of the frozen model, without adapters."""
-        if self._settings.lora is not None:
-            merge_adapters(self.network.parts["features"])
-        self.network.load(self._frozen)
-
-    def load(self, key: Key, candidate: Candidate, events: Events) -> None:
-        """Load the weights of a candidate of a run into the network."""
-        self.network.load(_weights_of(self.ends(key, events), candidate))
-
-    def _begin(self, domains: Iterable[str]) -> Ends:
-        """Load and return the weights before a run: of a linear probe, or those of a random head.
-
-        The probe is always one of the results.
-        """
-        self.reset()  # a run that was interrupted has left its weights
-        rows = [self._problem.split(domain, self._settings.seed)[0] for domain in domains]
-        together = np.concatenate(rows)
-        samples = Samples(
-            self.all_features()[together],
-            self._problem.labels[together],
-            np.repeat(np.arange(len(rows)), [len(each) for each in rows]),
-        )
-        groups = [self._problem.groups[row] for row in together]
-        problem = self._problem
-        found = fit_head_of(problem.task, samples, problem.n_outputs, groups=groups)
-        self.network.load(head_weights(found))
-        ends = {"start": self.network.weights()}
-        if self._settings.start == "random":
-            self.network.load(self._random_head())
-            ends["random"] = self.network.weights()
-        return ends
-
-    def _random_head(self) -> Weights:
+    def keep(self, key: RunKey, run: TrainingRun, weights: Parts | None) -> None:
+        """Keep a run that has been done, with some of its weights; its checkpoint is removed."""
         import torch
 
-        head = self.network.parts["head"]
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed_hash(self._settings.seed, "head"))
-            fresh = torch.nn.Linear(head.in_features, head.out_features)
-        return {f"head.{name}": each for name, each in fresh.named_parameters()}
-
-    def all_features(self) -> NDArray[np.float32]:
-        """Features of all images by the frozen model, computed once."""
-        if self._features is None:
-            rows = np.arange(len(self._problem.labels))
-            self._features = self._computed(rows, self.network.features)
-        return self._features
-
-    def _held_out(self, domain: str) -> Rows:
-        return self._problem.split(domain, self._settings.seed)[1]
-
-    def _predict_all(
-        self, domains: Iterable[str], rows: Callable[[str], Rows], ends: Ends
-    ) -> Outputs:
-        """Outputs of all candidates for some images of each domain."""
-        images = {domain: rows(domain) for domain in domains}
-        found: dict[str, list[NDArray[Any]]] = {domain: [] for domain in images}
-        classes = self._problem.task.one_class
-        function = self.network.log_probabilities if classes else self.network.outputs
-        for candidate in CANDIDATES:
-            self.network.load(_weights_of(ends, candidate))
-            for domain, here in images.items():
-                found[domain].append(self._computed(here, function))
-        self.network.load(self._frozen)
-        return {domain: np.stack(outputs) for domain, outputs in found.items()}
-
-    def _computed(self, rows: Rows, function: Callable[[Any], Any]) -> NDArray[np.float32]:
-        """Apply a function to images as in inference, in float32."""
-        import torch
-
-        size = default_batch_size(self.network.device.type)
-        parts = []
-        with torch.inference_mode():
-            for top in range(0, len(rows), size):
-                batch = self.network.images(self._problem.images.prepared(rows[top : top + size]))
-                parts.append(function(batch).float().cpu().numpy())
-        return np.concatenate(parts)
-
-    def _to_tensors(self, run: Run) -> tuple[Tensors, Facts]:
-        import torch
-
-        tensors = {
-            f"{part}/{domain}": torch.from_numpy(array)
-            for part in ("outputs", "held_out")
-            for domain, array in getattr(run, part).items()
+        self._found[key] = run
+        if weights is not None:
+            self._weights[key] = {
+                part: {name: each.cpu() for name, each in named.items()}
+                for part, named in weights.items()
+            }
+        if self._folder is None:
+            return
+        if weights is not None:
+            write_tensors(self._file(key, "weights"), self._weights[key], {})
+        parts = {
+            part: {domain: torch.from_numpy(each) for domain, each in outputs.items()}
+            for part, outputs in (("outputs", run.outputs), ("held_out", run.held_out))
         }
-        facts = {"start": run.window[0], "end": run.window[1], "seconds": run.seconds}
-        return tensors, {name: repr(value) for name, value in facts.items()}
+        facts = {"seconds": run.seconds, "records": [asdict(record) for record in run.records]}
+        write_tensors(self._file(key, "run"), parts, facts)
+        shutil.rmtree(self._file(key, "run").with_suffix(""), ignore_errors=True)
 
-    def _from_tensors(self, tensors: Tensors, facts: Facts) -> Run:
-        parts: dict[str, Outputs] = {"outputs": {}, "held_out": {}}
-        for name, tensor in tensors.items():
-            part, _, domain = name.partition("/")
-            parts[part][domain] = tensor.numpy()
-        window = int(facts["start"]), int(facts["end"])
-        return Run(**parts, window=window, seconds=float(facts["seconds"]))
+    def forget_weights(self, key: RunKey) -> None:
+        """Remove the weights kept of a run."""
+        self._weights.pop(key, None)
+        if self._folder is not None:
+            self._file(key, "weights").unlink(missing_ok=True)
+
+    def checkpoints(self, key: RunKey) -> Path | None:
+        """The folder of the checkpoint of a run that is not finished."""
+        return None if self._folder is None else self._file(key, "run").with_suffix("")
+
+    def _file(self, key: RunKey, what: str) -> Path:
+        assert self._folder is not None
+        plain = [sorted(each) if isinstance(each, frozenset) else each for each in key]
+        name = hashlib.sha256(json_bytes(plain)).hexdigest()[:16]
+        return self._folder / f"{name}-{what}.safetensors"
 
 
-def _weights_of(ends: Ends, candidate: Candidate) -> Weights:
-    if candidate.weights == "start":
-        return ends["start"]
-    return mixed(ends.get("random", ends["start"]), ends[candidate.weights], candidate.mixing)
+def _record(document: dict[str, Any]) -> Record:
+    inside, outside = (
+        {int(domain): value for domain, value in document[part].items()}
+        for part in ("inside", "outside")
+    )
+    changed = {
+        "test_domains": tuple(document["test_domains"]),
+        "hyperparameters": Hyperparameters(**document["hyperparameters"]),
+        "inside": inside,
+        "outside": outside,
+    }
+    return Record(**document | changed)
+
+
+def _require_own_folder(folder: Path, identity: str) -> None:
+    """Use a folder that is empty, or that the same work was begun in."""
+    name = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    file = folder / f"tuning-{name}.json"  # the name is what is read: no flipped bit can change it
+    with explaining_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if file.exists():
+            return
+        if any(folder.glob("tuning-*.json")):
+            raise InputError(
+                f"{str(folder)!r} has checkpoints of another model, of other images or settings; "
+                "remove it, or choose another folder"
+            )
+        if any(not is_temporary(each.name) for each in folder.iterdir()):
+            raise InputError(
+                f"{str(folder)!r} is not empty and has no checkpoints of fine-tuning; choose "
+                "another folder"
+            )
+        write_json(file, {"identity": identity})
+
+
+def write_tensors(
+    file: Path, parts: Mapping[str, Mapping[str, Tensor]], facts: dict[str, Any]
+) -> None:
+    """Write tensors and facts to a file; at any moment it has the old content or the new one."""
+    from safetensors.torch import save
+
+    content = {
+        f"{part}/{name}": each.detach().cpu().contiguous()
+        for part, named in parts.items()
+        for name, each in named.items()
+    }
+    with explaining_disk_errors(file.parent):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(file, sealed_bytes(save(content, {"facts": json.dumps(facts)})))
+
+
+def read_tensors(file: Path) -> tuple[Parts, dict[str, Any]] | None:
+    """Read tensors and facts; None if there is no file, or it is damaged."""
+    from safetensors.torch import load
+
+    try:
+        content = unsealed_bytes(file)
+    except InputError:
+        return None
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    parts: Parts = {}
+    for key, tensor in load(content).items():
+        part, _, name = key.partition("/")
+        parts.setdefault(part, {})[name] = tensor
+    return parts, json.loads(header["__metadata__"]["facts"])

@@ -1,141 +1,330 @@
-"""One training run: AdamW, averages along its path, checkpoints, batches that fit into memory.
+"""One training run: updates, averages of weights along its path, SWAD's valley [1]_, checkpoints.
 
-Each step draws its images and their augmentation from the seed and its own number, so that a run
-that continues from a checkpoint takes the same steps as one that was never stopped.
+Each step draws its images, their augmentation and the dropout from the seed and its own number, so
+that a run that continues from a checkpoint takes the same steps as one that was never stopped.
+
+Weights are dicts from names to tensors on any device. Integers among them, such as the number of
+batches that a batch norm has counted, are not averaged: the newer value is taken.
+
+References
+----------
+.. [1] Cha et al., "SWAD: Domain Generalization by Seeking Flat Minima", NeurIPS 2021.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from oodzoo.core.backend import available_memory
 from oodzoo.core.errors import InputError
-from oodzoo.core.text import file_size
+from oodzoo.core.io import remove_temporaries
 from oodzoo.linear.heads.domainbed.protocol import seed_hash
-from oodzoo.tuning.averages import (
-    Checkpoint,
-    LossValley,
-    RunningMean,
-    read_checkpoint,
-    write_checkpoint,
-)
 from oodzoo.tuning.images import DeviceImages, ahead_of_time, augmented, prefetched, to_device
-from oodzoo.tuning.network import Network, Weights, loss
-from oodzoo.tuning.problem import Problem, Rows, TuneSettings
+from oodzoo.tuning.network import HeadedNetwork, Weights, find_batch_size, loss
+from oodzoo.tuning.problem import Rows, TuningData
+from oodzoo.tuning.runs import CHECKPOINT, Parts, read_tensors, write_tensors
 
-RESERVE = 0.5
-"""Share of the free main memory for what a pass needs beside the tensors saved for its backward
-part: their gradients, and buffers of the operators."""
-
-Step = Callable[[int], None]
-"""Runs a forward and a backward pass for this number of images."""
-
-
-def find_batch_size(step: Step, wanted: int, device: Any) -> int:
-    """Return the largest number of images per pass that fits: `wanted`, its half, its quarter, ….
-
-    On CUDA, passes are tried. Elsewhere, the bytes that autograd saves for each image are measured
-    and compared with the free main memory, since a process that takes more may be killed.
-
-    Parameters
-    ----------
-    step : callable
-        Runs a forward and a backward pass for a number of images.
-    wanted : int
-    device : str or torch.device
-        The device on which `step` computes.
-
-    Raises
-    ------
-    InputError
-        If not even one image fits.
-    """
-    torch: Any = import_module("torch")
-    device = torch.device(device)
-    on_cuda = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if on_cuda else []):
-        fits = _fits_on_cuda(step, device) if on_cuda else _fits_in_main_memory(step, wanted)
-        size = wanted
-        while not fits(size):
-            size = max(1, size // 2)
-        return size
-
-
-def _fits_on_cuda(step: Step, device: Any) -> Callable[[int], bool]:
-    torch: Any = import_module("torch")
-
-    def fits(size: int) -> bool:
-        torch.cuda.reset_peak_memory_stats(device)
-        try:
-            step(size)
-            torch.cuda.synchronize(device)
-            return True
-        except torch.cuda.OutOfMemoryError:
-            pass
-        # after the exception, whose traceback keeps the tensors of the pass
-        used = torch.cuda.max_memory_allocated(device)
-        torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info(device)
-        if size == 1:
-            raise InputError(
-                f"training does not fit on {device} even with one image at a time: it needs more "
-                f"than {file_size(used)}, {file_size(free)} of {file_size(total)} are free; use a "
-                "smaller model, adapters of low rank, or another device"
-            )
-        return False
-
-    return fits
-
-
-def _fits_in_main_memory(step: Step, wanted: int) -> Callable[[int], bool]:
-    one = _saved_bytes(step, 1)
-    # Weights and what else does not depend on the number of images cancel out.
-    each = _saved_bytes(step, 2) - one if wanted > 1 else one
-    free = available_memory()
-
-    def fits(size: int) -> bool:
-        needed = one + (size - 1) * each
-        if needed <= (1 - RESERVE) * free:
-            return True
-        if size == 1:
-            raise InputError(
-                f"training does not fit into main memory even with one image at a time: it needs "
-                f"about {file_size(int(needed / (1 - RESERVE)))}, {file_size(free)} are free; use "
-                "a smaller model, adapters of low rank, or a GPU"
-            )
-        return False
-
-    return fits
-
-
-def _saved_bytes(step: Step, size: int) -> int:
-    """Bytes of all tensors that autograd saves in a pass."""
-    graph: Any = import_module("torch.autograd.graph")
-    storages: dict[int, int] = {}
-
-    def pack(tensor: Any) -> Any:
-        storage = tensor.untyped_storage()
-        storages[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        step(size)
-    return sum(storages.values())
-
+Tensor = Any  # torch.Tensor; torch is imported when a network is
 
 EVALUATIONS = 20
 """Number of segments of a run; after each of them, the held-out images are classified."""
 
 CHECKPOINT_SECONDS = 30.0
 """Least time between two checkpoints."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a network is trained.
+
+    Attributes
+    ----------
+    optimiser : callable
+        Makes an optimiser of parameters.
+    rate : callable
+        Learning rate of each step.
+    steps : int
+    batch_size : int
+        Images of each domain in a step.
+    seed : int
+        Of the images, their augmentation and the dropout.
+    augment : bool
+    as_domainbed : bool
+        Compute in float32 with deterministic algorithms. Layers behave as in training, with dropout
+        of the features; batch norms keep their statistics. By default, all layers behave as in
+        inference.
+    dropout : float
+    """
+
+    optimiser: Callable[[list[Tensor]], Any]
+    rate: Callable[[int], float]
+    steps: int
+    batch_size: int
+    seed: int
+    augment: bool = True
+    as_domainbed: bool = False
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class RunEvents:
+    """What a run reports: every step; and the loss in each segment, by name."""
+
+    step: Callable[[], None] = lambda: None
+    metric: Callable[[str, float, int], None] = lambda name, value, step: None
+
+
+class Training:
+    """Trains a network, from the weights that it has.
+
+    Parameters
+    ----------
+    network : HeadedNetwork
+    data : TuningData
+    training : sequence of arrays
+        Rows of the training images, one array for each domain.
+    recipe : Recipe
+    """
+
+    def __init__(
+        self,
+        network: HeadedNetwork,
+        data: TuningData,
+        training: Sequence[Rows],
+        recipe: Recipe,
+    ) -> None:
+        import torch
+
+        self.network = network
+        self.recipe = recipe
+        self.images_per_pass = 0
+        self._data = data
+        self._training = training
+        labels = torch.from_numpy(data.labels)
+        labels = labels if data.task.one_class else labels.float()
+        self._labels = labels.to(network.device)  # some devices have no float64
+        self._scale: Any = None
+        if not data.task.has_probabilities:
+            std = data.labels[np.concatenate(training)].std(axis=0)
+            scale = np.where(std > 0, std, 1).astype(np.float32)
+            self._scale = torch.from_numpy(scale).to(network.device)
+        network.parts["dropout"].p = recipe.dropout
+        self._optimiser = recipe.optimiser(
+            [each for each in network.parts.parameters() if each.requires_grad]
+        )
+        self._on_device: DeviceImages | None = None
+        if recipe.augment and not recipe.as_domainbed:
+            rows = np.concatenate(training)
+            self._on_device = DeviceImages.if_they_fit(data.images, rows, network.device)
+
+    def steps(self, first: int = 0) -> Iterator[tuple[int, Tensor]]:
+        """Take the steps; yield the number of each and the loss before it, still on the device."""
+        with self._as_domainbed() if self.recipe.as_domainbed else nullcontext():
+            self.find_images_per_pass()
+            numbers = range(first, self.recipe.steps)
+            for step, batch in zip(numbers, self._batches(numbers), strict=True):
+                yield step, self._step(step, batch)
+
+    def seconds_per_step(self) -> float:
+        """Time a step; the second, if the first was quick. The weights change."""
+        self.find_images_per_pass()
+        begun = time.perf_counter()
+        for step, _ in self.steps():
+            self.synchronise()
+            seconds = time.perf_counter() - begun
+            if step or seconds > 1:
+                break
+            begun = time.perf_counter()
+        return seconds
+
+    def mean_loss(self, rows: Rows) -> float:
+        """Mean loss of other images; those of classes that are not trained do not count."""
+        import torch
+
+        if self._data.task.one_class:  # a class that is not learnt has an infinite loss
+            learnt = np.unique(self._data.labels[np.concatenate(self._training)])
+            rows = rows[np.isin(self._data.labels[rows], learnt)]
+        total: Any = 0.0
+        with torch.inference_mode():
+            for top in range(0, len(rows), self.images_per_pass):
+                here = rows[top : top + self.images_per_pass]
+                batch = self.network.images(self._data.images.prepared(here))
+                total = total + self._loss(batch, self._labels[here], len(rows))
+        return float(total)
+
+    def find_images_per_pass(self) -> None:
+        """Find how many images fit into memory in a forward and a backward pass."""
+        if self.images_per_pass:
+            return
+        row = self._training[0][:1]
+        pixels = self._data.images.prepared(row)
+        reserved = 2 * sum(each.numel() for each in self.network.parts.parameters())
+
+        def attempt(n: int) -> None:
+            import torch
+
+            if self.recipe.as_domainbed:
+                self.network.train()
+                _reserved = torch.empty(reserved, device=self.network.device)  # Adam will need it
+            self.images_per_pass = n
+            batch = self.network.images(np.repeat(pixels, n, axis=0))
+            self._gradients(batch, self._labels[np.repeat(row, n)])
+
+        wanted = self.recipe.batch_size * len(self._training)
+        self.images_per_pass = find_batch_size(attempt, wanted, self.network.device)
+        self._optimiser.zero_grad()
+
+    def synchronise(self) -> None:
+        """Wait for the device."""
+        if self.network.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.network.device)
+
+    def _rows(self, step: int) -> Rows:
+        """Draw the images of a step: as many of each domain, with replacement."""
+        rng = np.random.default_rng(self._seed(step, "images"))
+        drawn = [rng.choice(rows, self.recipe.batch_size) for rows in self._training]
+        return np.concatenate(drawn)
+
+    def _batches(self, steps: Sequence[int]) -> Iterator[Tensor]:
+        """The images of each step, with values from 0 to 1, on the device."""
+        if self._on_device is not None:
+            yield from ahead_of_time(self._made_on_device, steps, self.network.device)
+            return
+        for step, pixels in zip(steps, prefetched(self._pixels, steps), strict=True):
+            batch = self.network.images(pixels)
+            if self.recipe.augment:
+                batch = augmented(batch, self._seed(step, "colours"))
+            yield batch
+
+    def _made_on_device(self, step: int) -> Tensor:
+        assert self._on_device is not None
+        batch = self._on_device.cropped(self._rows(step), self._seed(step, "crops"))
+        return augmented(batch, self._seed(step, "colours"))
+
+    def _pixels(self, step: int) -> Any:
+        rows, images = self._rows(step), self._data.images
+        if not self.recipe.augment:
+            return images.prepared(rows)
+        return images.cropped(rows, self._seed(step, "crops"))
+
+    def _seed(self, step: int, what: str) -> int:
+        return seed_hash(self.recipe.seed, step, what)
+
+    def _step(self, step: int, batch: Tensor) -> Tensor:
+        """Update the weights once; return the loss before, still on the device."""
+        import torch
+
+        labels = self._labels[to_device(self._rows(step), self.network.device)]
+        for group in self._optimiser.param_groups:
+            group["lr"] = self.recipe.rate(step)
+        if self.recipe.as_domainbed:
+            if not self.network.parts.training:  # at the start, and after predictions
+                self.network.train()
+            torch.manual_seed(self._seed(step, "dropout"))
+        while True:
+            try:
+                total = self._gradients(batch, labels)
+                break
+            except RuntimeError as error:
+                self._halve(error)
+        self._optimiser.step()
+        return total
+
+    def _gradients(self, batch: Tensor, labels: Tensor) -> Tensor:
+        """Compute the gradients of the mean loss, in several passes if memory is short."""
+        self._optimiser.zero_grad()
+        total: Any = 0.0
+        for top in range(0, len(batch), self.images_per_pass):
+            here = slice(top, top + self.images_per_pass)
+            value = self._loss(batch[here], labels[here], len(batch))
+            value.backward()
+            total = total + value.detach()
+        return total
+
+    def _loss(self, batch: Tensor, labels: Tensor, n: int) -> Tensor:
+        """The share of some images in the mean loss of n."""
+        import torch
+
+        cast: AbstractContextManager[Any] = nullcontext()
+        if self.network.precision != torch.float32 and not self.recipe.as_domainbed:
+            cast = torch.autocast(self.network.device.type, self.network.precision)
+        with cast:
+            outputs = self.network.outputs(batch)
+        return loss(self._data.task, outputs, labels, self._scale) * (len(batch) / n)
+
+    def _halve(self, error: RuntimeError) -> None:
+        """After an error for lack of memory, divide the passes; raise any other error."""
+        import torch
+
+        if not isinstance(error, torch.cuda.OutOfMemoryError):
+            raise error
+        if self.images_per_pass == 1:
+            raise InputError(
+                "out of memory: the network and one image do not fit on "
+                f"{self.network.device}; free memory there, train adapters only (--lora 8), or "
+                "choose a smaller model"
+            ) from error
+        self.images_per_pass = -(-self.images_per_pass // 2)
+        torch.cuda.empty_cache()
+
+    @contextmanager
+    def _as_domainbed(self) -> Iterator[None]:
+        """Deterministic algorithms; the random state is restored, and layers as in inference."""
+        import torch
+
+        devices = [self.network.device] if self.network.device.type == "cuda" else []
+        with (
+            torch.random.fork_rng(devices=devices),
+            torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True),
+        ):
+            try:
+                yield
+            finally:
+                self.network.parts.eval()
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def state(self) -> Parts:
+        """The trained weights, and AdamW's moments."""
+        named = [n for n, each in self.network.parts.named_parameters() if each.requires_grad]
+        state = self._optimiser.state_dict()["state"]
+        moments = {
+            f"{kind}.{name}": state[number][kind]
+            for number, name in enumerate(named)
+            if number in state  # not that of weights that the outputs do not depend on
+            for kind in ("exp_avg", "exp_avg_sq")
+        }
+        return {"weights": self.network.trained(), "moments": moments}
+
+    def restore(self, state: Parts, step: int) -> None:
+        """Continue from the result of `state` before a step."""
+        import torch
+
+        self.network.load(state["weights"])
+        # AdamW counts its steps on the device if its kernels are fused
+        counted_on = self.network.device if self.network.device.type == "cuda" else "cpu"
+        for name, parameter in self.network.parts.named_parameters():
+            if f"exp_avg.{name}" not in state["moments"]:
+                continue
+            # in the memory format of the weights, which fused kernels demand
+            moments = {kind: torch.zeros_like(parameter) for kind in ("exp_avg", "exp_avg_sq")}
+            for kind, each in moments.items():
+                each.copy_(state["moments"][f"{kind}.{name}"])
+            count = torch.tensor(float(step), device=counted_on)
+            self._optimiser.state[parameter] = {"step": count, **moments}
+
+
+# --- a run with averages along its path -----------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -146,305 +335,280 @@ class Trajectory:
     ----------
     last : dict of str to Tensor
         Weights after the last step.
-    average : dict of str to Tensor
+    average : RunningMean
         SWAD's average along the path.
-    window : tuple of int
-        First and last step of the average.
     seconds : float
         Time of all steps, without that of a run before it that was stopped.
     """
 
     last: Weights
-    average: Weights
-    window: tuple[int, int]
+    average: RunningMean
     seconds: float
 
 
-@dataclass(frozen=True)
-class Events:
-    """What a run reports: every step; and the loss in each segment, by name."""
-
-    step: Callable[[], None] = lambda: None
-    metric: Callable[[str, float, int], None] = lambda name, value, step: None
-
-
-class Training:
-    """Trains a network on some images and validates it on others.
+def train_and_average(
+    training: Training,
+    held_out: Rows,
+    folder: Path | None = None,
+    events: RunEvents | None = None,
+) -> Trajectory:
+    """Take all steps, and average the weights where the loss of held-out images is low.
 
     Parameters
     ----------
-    network : Network
-        With the weights to start from.
-    problem : Problem
-    training : sequence of arrays
-        Rows of the training images, one array for each domain.
+    training : Training
     held_out : array
-        Rows of the images whose loss guides the average; those of classes that are not among the
-        training images do not count.
-    settings : TuneSettings
-    learning_rate : float
+        Rows of the images whose loss guides the average.
+    folder : path, optional
+        Continue from the checkpoint in it, and write there.
+    events : RunEvents, optional
+    """
+    events, valley, first = events or RunEvents(), LossValley(), 0
+    network, steps = training.network, training.recipe.steps
+    every = segment_steps(steps)
+    file = None if folder is None else folder / CHECKPOINT
+    if folder is not None:
+        remove_temporaries(folder)
+    if file is not None and (found := read_tensors(file)) is not None:
+        parts, facts = found
+        first, training.images_per_pass = facts["step"], facts["images_per_pass"]
+        training.restore(parts, first)
+        valley.restore(parts["valley"], network.device)
+        for _ in range(first):
+            events.step()
+    training.find_images_per_pass()
+    mean, saved = RunningMean(), time.monotonic()
+    total: Any = 0.0
+    begun = time.perf_counter()
+    for step, value in training.steps(first):
+        total = total + value
+        mean.add(network.trained(), step, step)
+        events.step()
+        if (step + 1) % every and step + 1 < steps:
+            continue
+        validation = training.mean_loss(held_out)
+        valley.add(mean, validation)
+        events.metric("loss", float(total) / mean.count, step)
+        events.metric("validation_loss", validation, step)
+        mean, total = RunningMean(), 0.0
+        due = time.monotonic() - saved >= CHECKPOINT_SECONDS
+        if file is not None and due and step + 1 < steps:
+            facts = {"step": step + 1, "images_per_pass": training.images_per_pass}
+            write_tensors(file, training.state() | {"valley": valley.state()}, facts)
+            saved = time.monotonic()
+    average = valley.result()
+    training.synchronise()
+    seconds = time.perf_counter() - begun
+    last = {name: each.clone() for name, each in network.trained().items()}
+    return Trajectory(last, average, seconds)
+
+
+def segment_steps(steps: int) -> int:
+    """Number of steps between two validations of a run."""
+    return max(1, steps // EVALUATIONS)
+
+
+# --- averages of weights --------------------------------------------------------------------------
+
+
+def mixed(start: Mapping[str, Tensor], end: Mapping[str, Tensor], mixing: float) -> Weights:
+    """Interpolate between two sets of weights: (1 - mixing) start + mixing end.
+
+    WiSE-FT [1]_ interpolates between the weights before and after fine-tuning.
+
+    References
+    ----------
+    .. [1] Wortsman et al., "Robust fine-tuning of zero-shot models", CVPR 2022.
+    """
+    torch: Any = import_module("torch")
+    _require_same_names(start, end)
+    return {
+        name: torch.lerp(start[name], value, mixing) if value.is_floating_point() else value
+        for name, value in end.items()
+    }
+
+
+class RunningMean:
+    """Mean of the weights added so far, of the same type and on the same device as these.
+
+    Parameters
+    ----------
+    weights, count, start, end
+        Mean of an earlier object, number of weights in it, and first and last step, to continue
+        from; `weights` is changed in place.
     """
 
     def __init__(
-        self,
-        network: Network,
-        problem: Problem,
-        training: Sequence[Rows],
-        held_out: Rows,
-        settings: TuneSettings,
-        learning_rate: float,
+        self, weights: Weights | None = None, count: int = 0, start: int = -1, end: int = -1
     ) -> None:
-        import torch
+        self.weights: Weights = {} if weights is None else weights
+        """The mean; empty before the first weights are added."""
+        self.count = count
+        self.start = start
+        self.end = end
 
-        self.network = network
-        self._problem = problem
-        self._training = training
-        self._held_out = held_out
-        if problem.task.one_class:  # a class that is not learnt has an infinite loss
-            learnt = np.unique(problem.labels[np.concatenate(training)])
-            self._held_out = held_out[np.isin(problem.labels[held_out], learnt)]
-        self._settings = settings
-        self._rate = learning_rate
-        labels = torch.from_numpy(problem.labels)
-        labels = labels if problem.task.one_class else labels.float()
-        self._labels = labels.to(network.device)  # some devices have no float64
-        self._scale: Any = None
-        if not problem.task.has_probabilities:
-            std = problem.labels[np.concatenate(training)].std(axis=0)
-            scale = np.where(std > 0, std, 1).astype(np.float32)
-            self._scale = torch.from_numpy(scale).to(network.device)
-        parameters = [each for each in network.parts.parameters() if each.requires_grad]
-        self._optimiser = torch.optim.AdamW(
-            parameters,
-            lr=learning_rate,
-            weight_decay=settings.weight_decay,
-            fused=network.device.type == "cuda",
-        )
-        self._images_per_pass = 0
-        self._on_device: DeviceImages | None = None
-        if settings.augment:
-            rows = np.concatenate(training)
-            self._on_device = DeviceImages.if_they_fit(problem.images, rows, network.device)
+    def add(self, weights: Mapping[str, Tensor], start: int, end: int) -> None:
+        """Add weights of some steps, which are not kept."""
+        torch: Any = import_module("torch")
+        self.count += 1
+        self.end = end
+        with torch.no_grad():
+            if self.count == 1:
+                self.start = start
+                self.weights = {name: value.detach().clone() for name, value in weights.items()}
+                return
+            _require_same_names(self.weights, weights)
+            means, values = [], []
+            for name, mean in self.weights.items():
+                if mean.is_floating_point():
+                    means.append(mean)
+                    values.append(weights[name].detach())
+                else:
+                    mean.copy_(weights[name])
+            # one call for all tensors: hundreds of small operations would delay each step
+            torch._foreach_lerp_(means, values, 1 / self.count)
 
-    def run(self, folder: Path | None = None, events: Events | None = None) -> Trajectory:
-        """Take all steps; with a folder, continue from the checkpoint in it, and write there."""
-        events = events or Events()
-        steps, every = self._settings.steps, self.segment
-        valley = LossValley()
-        first = self._restore(folder, valley, events)
-        self._find_images_per_pass()
-        mean, saved = RunningMean(), time.monotonic()
-        total: Any = 0.0
-        begun = time.perf_counter()
-        for step, batch in zip(range(first, steps), self._batches(first), strict=True):
-            total = total + self._step(step, batch)
-            mean.add(self.network.trained())
-            events.step()
-            if (step + 1) % every and step + 1 < steps:
-                continue
-            validation = self._validate()
-            valley.add(mean.weights, validation, step + 1 - mean.count, step)
-            events.metric("loss", float(total) / mean.count, step)
-            events.metric("validation_loss", validation, step)
-            mean, total = RunningMean(), 0.0
-            due = time.monotonic() - saved >= CHECKPOINT_SECONDS
-            if folder is not None and due and step + 1 < steps:
-                self._save(folder, valley, step + 1)
-                saved = time.monotonic()
-        average, start, end = valley.result()
-        self._synchronise()
-        seconds = time.perf_counter() - begun
-        last = {name: each.clone() for name, each in self.network.trained().items()}
-        return Trajectory(last, average, (start, end), seconds)
+    def copy(self) -> RunningMean:
+        """Return an independent copy."""
+        weights = {name: value.detach().clone() for name, value in self.weights.items()}
+        return RunningMean(weights, self.count, self.start, self.end)
 
-    @property
-    def segment(self) -> int:
-        """Number of steps between two validations."""
-        return max(1, self._settings.steps // EVALUATIONS)
 
-    def seconds_per_step(self) -> float:
-        """Time a step; the second, if the first was quick. The weights change."""
-        self._find_images_per_pass()
-        batches = self._batches(0)
-        for number in range(min(2, self._settings.steps)):
-            begun = time.perf_counter()
-            self._step(number, next(batches))
-            self._synchronise()
-            seconds = time.perf_counter() - begun
-            if seconds > 1:
-                break
-        return seconds
+def _require_same_names(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> None:
+    if first.keys() != second.keys():
+        differing = sorted(first.keys() ^ second.keys())
+        raise ValueError(f"weights have differing names: {', '.join(differing)}")
 
-    def _rows(self, step: int) -> Rows:
-        """Draw the images of a step: as many of each domain, with replacement."""
-        rng = np.random.default_rng(self._seed(step, "images"))
-        drawn = [rng.choice(rows, self._settings.batch_size) for rows in self._training]
-        return np.concatenate(drawn)
 
-    def _batches(self, first: int) -> Iterator[Any]:
-        """The images of each step, with values from 0 to 1, on the device."""
-        steps = range(first, self._settings.steps)
-        if self._on_device is not None:
-            yield from ahead_of_time(self._made_on_device, steps, self.network.device)
+N_CONVERGE = 3
+"""N_s in the paper."""
+N_TOLERANCE = 6
+"""N_e in the paper, greater than N_s."""
+TOLERANCE_RATIO = 1.3
+"""r in the paper; the authors' code calls r - 1 by this name."""
+
+
+class Segment(NamedTuple):
+    """Mean weights over some steps, and the validation loss after the last of them."""
+
+    mean: RunningMean
+    loss: float
+
+
+class LossValley:
+    """Average of the weights over the valley of the validation loss, as in SWAD [1]_.
+
+    The path of the training is divided into segments, each ending with a validation. The valley
+    begins where the loss has not improved for `N_CONVERGE` segments. It ends where the losses of
+    `N_TOLERANCE` consecutive segments all exceed `TOLERANCE_RATIO` times the mean loss of these
+    `N_CONVERGE` segments. The result is the mean of the segments of the valley.
+
+    This follows the authors' code, which differs from Algorithm 1 of the paper in two ways: low
+    losses just before the valley also count as part of it, and segments around its beginning may
+    be counted twice.
+
+    References
+    ----------
+    .. [1] Cha et al., "SWAD: Domain Generalization by Seeking Flat Minima", NeurIPS 2021.
+    """
+
+    def __init__(self) -> None:
+        self.dead = False
+        """Whether the valley has ended; later segments are ignored."""
+        self._recent: list[Segment] = []
+        self._converged: int | None = None  # last step of the segment with the lowest loss
+        self._threshold = math.inf
+        self._average = RunningMean()
+
+    def add(self, mean: RunningMean, validation_loss: float) -> None:
+        """Add the next segment of the path.
+
+        Parameters
+        ----------
+        mean : RunningMean
+            Mean weights over the steps of the segment. They are kept, not copied.
+        validation_loss : float
+            Loss after the last step of the segment; NaN counts as infinite.
+        """
+        if self.dead:
             return
-        for step, pixels in zip(steps, prefetched(self._pixels, steps), strict=True):
-            batch = self.network.images(pixels)
-            if self._settings.augment:
-                batch = augmented(batch, self._seed(step, "colours"))
-            yield batch
+        self._recent.append(
+            Segment(mean, math.inf if math.isnan(validation_loss) else validation_loss)
+        )
+        del self._recent[:-N_TOLERANCE]
+        if self._converged is None:
+            self._look_for_start()
+        elif self._recent[0].mean.end >= self._converged:
+            if self._exceeded(self._recent):
+                self.dead = True
+            else:
+                _include(self._average, self._recent[0])
 
-    def _made_on_device(self, step: int) -> Any:
-        assert self._on_device is not None
-        batch = self._on_device.cropped(self._rows(step), self._seed(step, "crops"))
-        return augmented(batch, self._seed(step, "colours"))
+    def result(self) -> RunningMean:
+        """Return the mean weights of the valley.
 
-    def _pixels(self, step: int) -> Any:
-        rows, images = self._rows(step), self._problem.images
-        if not self._settings.augment:
-            return images.prepared(rows)
-        return images.cropped(rows, self._seed(step, "crops"))
+        If no valley has begun, this is the last segment. The weights may share memory with this
+        object; copy them before changing them.
+        """
+        if not self._recent:
+            raise ValueError("a valley has no weights before the first segment is added")
+        if self._converged is None:
+            return self._recent[-1].mean
+        average = self._average.copy()
+        if not self.dead:
+            rest = self._recent[1:]
+            while rest and not self._exceeded(rest):
+                _include(average, rest.pop(0))
+        if average.count:
+            return average
+        return next(each.mean for each in self._recent if each.mean.end == self._converged)
 
-    def _seed(self, step: int, what: str) -> int:
-        return seed_hash(self._settings.seed, step, what)
+    def state(self) -> Weights:
+        """Return everything that `restore` needs, as tensors that share no memory."""
+        torch: Any = import_module("torch")
+        means = [self._average, *(segment.mean for segment in self._recent)]
+        losses = [self._threshold, *(segment.loss for segment in self._recent)]
+        converged = -1 if self._converged is None else self._converged
+        numbers: list[list[float]] = [[self.dead, converged, 0, 0]]
+        numbers += [
+            [each.count, each.start, each.end, value]
+            for each, value in zip(means, losses, strict=True)
+        ]
+        state = {"numbers": torch.tensor(numbers, dtype=torch.float64)}
+        for at, mean in enumerate(means):
+            state |= {f"{at}.{name}": value for name, value in mean.copy().weights.items()}
+        return state
 
-    def _step(self, step: int, batch: Any) -> Any:
-        """Update the weights once; return the loss before, still on the device."""
-        labels = self._labels[to_device(self._rows(step), self.network.device)]
-        for group in self._optimiser.param_groups:
-            group["lr"] = self._settings.rate(self._rate, step)
-        while True:
-            try:
-                total = self._gradients(batch, labels)
-                break
-            except RuntimeError as error:
-                self._halve(error)
-        self._optimiser.step()
-        return total
+    def restore(self, state: Mapping[str, Tensor], device: Any = "cpu") -> None:
+        """Continue from the result of `state`, with weights on a device."""
+        (dead, converged, *_), *rows = state["numbers"].tolist()
+        self.dead = bool(dead)
+        self._converged = None if converged < 0 else int(converged)
+        means: list[RunningMean] = [RunningMean({}, *map(int, row[:3])) for row in rows]
+        for key, value in state.items():
+            at, _, name = key.partition(".")
+            if key != "numbers":
+                means[int(at)].weights[name] = value.to(device)
+        self._average, self._threshold = means[0], rows[0][3]
+        self._recent = [Segment(mean, row[3]) for mean, row in zip(means, rows, strict=True)][1:]
 
-    def _gradients(self, batch: Any, labels: Any) -> Any:
-        """Compute the gradients of the mean loss, in several passes if memory is short."""
-        self._optimiser.zero_grad()
-        total: Any = 0.0
-        for top in range(0, len(batch), self._images_per_pass):
-            part = batch[top : top + self._images_per_pass]
-            with self._autocast():
-                outputs = self.network.outputs(part)
-            here = labels[top : top + self._images_per_pass]
-            value = loss(self._problem.task, outputs, here, self._scale)
-            value = value * (len(part) / len(batch))
-            value.backward()
-            total = total + value.detach()
-        return total
+    def _exceeded(self, segments: Sequence[Segment]) -> bool:
+        return min(segment.loss for segment in segments) > self._threshold
 
-    def _halve(self, error: RuntimeError) -> None:
-        """After an error for lack of memory, divide the passes; raise any other error."""
-        import torch
-
-        if not isinstance(error, torch.cuda.OutOfMemoryError):
-            raise error
-        if self._images_per_pass == 1:
-            raise InputError(
-                "out of memory: the network and one image do not fit on "
-                f"{self.network.device}; free memory there, train adapters only (--lora 8), or "
-                "choose a smaller model"
-            ) from error
-        self._images_per_pass = -(-self._images_per_pass // 2)
-        torch.cuda.empty_cache()
-
-    def _find_images_per_pass(self) -> None:
-        if self._images_per_pass:
+    def _look_for_start(self) -> None:
+        """Begin the valley if the oldest of the last `N_CONVERGE` losses is the lowest."""
+        window = self._recent[-N_CONVERGE:]
+        losses = [segment.loss for segment in window]
+        if len(window) < N_CONVERGE or not math.isfinite(losses[0]) or min(losses) < losses[0]:
             return
-        wanted = self._settings.batch_size * len(self._training)
-        pixels = self._problem.images.prepared(self._training[0][:1])
+        self._converged = window[0].mean.end
+        self._threshold = TOLERANCE_RATIO * sum(losses) / len(losses)
+        before = self._recent[: N_TOLERANCE - N_CONVERGE + 1]
+        above = [at for at, segment in enumerate(before) if segment.loss > self._threshold]
+        # The authors' code skips the first one that is low enough, too.
+        for segment in before[above[-1] + 2 if above else 1 :]:
+            _include(self._average, segment)
 
-        def attempt(n: int) -> None:
-            self._images_per_pass = n
-            batch = self.network.images(np.repeat(pixels, n, axis=0))
-            self._gradients(batch, self._labels[np.repeat(self._training[0][:1], n)])
 
-        self._images_per_pass = find_batch_size(attempt, wanted, self.network.device)
-        self._optimiser.zero_grad()
-
-    def _validate(self) -> float:
-        """Loss of the held-out images."""
-        import torch
-
-        total: Any = 0.0
-        with torch.inference_mode():
-            for top in range(0, len(self._held_out), self._images_per_pass):
-                rows = self._held_out[top : top + self._images_per_pass]
-                batch = self.network.images(self._problem.images.prepared(rows))
-                with self._autocast():
-                    outputs = self.network.outputs(batch)
-                here = self._labels[rows]
-                value = loss(self._problem.task, outputs, here, self._scale)
-                total = total + value * (len(rows) / len(self._held_out))
-        return float(total)
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        import torch
-
-        if self.network.precision == torch.float32:
-            return nullcontext()
-        cast: AbstractContextManager[Any] = torch.autocast(
-            self.network.device.type, self.network.precision
-        )
-        return cast
-
-    def _synchronise(self) -> None:
-        if self.network.device.type == "cuda":
-            import torch
-
-            torch.cuda.synchronize(self.network.device)
-
-    # --- checkpoints ---------------------------------------------------------------------------
-
-    def _save(self, folder: Path, valley: LossValley, step: int) -> None:
-        named = [n for n, each in self.network.parts.named_parameters() if each.requires_grad]
-        state = self._optimiser.state_dict()["state"]
-        moments = {
-            f"{kind}.{name}": state[number][kind]
-            for number, name in enumerate(named)
-            if number in state  # not that of weights that the outputs do not depend on
-            for kind in ("exp_avg", "exp_avg_sq")
-        }
-        write_checkpoint(
-            folder,
-            Checkpoint(
-                step,
-                self._images_per_pass,
-                self.network.trained(),
-                moments,
-                valley.state(),
-            ),
-        )
-
-    def _restore(self, folder: Path | None, valley: LossValley, events: Events) -> int:
-        """Continue from a checkpoint; return the number of the next step."""
-        import torch
-
-        found = None if folder is None else read_checkpoint(folder)
-        if found is None:
-            return 0
-        self.network.load(found.weights)
-        for name, parameter in self.network.parts.named_parameters():
-            if f"exp_avg.{name}" not in found.moments:
-                continue
-            # in the memory format of the weights, which fused kernels demand
-            moments = {kind: torch.zeros_like(parameter) for kind in ("exp_avg", "exp_avg_sq")}
-            for kind, each in moments.items():
-                each.copy_(found.moments[f"{kind}.{name}"])
-            count = torch.tensor(float(found.step), device=self._step_device())
-            self._optimiser.state[parameter] = {"step": count, **moments}
-        device = self.network.device
-        valley.restore(
-            {k: each if k == "numbers" else each.to(device) for k, each in found.valley.items()}
-        )
-        self._images_per_pass = found.images_per_pass
-        for _ in range(found.step):
-            events.step()
-        return found.step
-
-    def _step_device(self) -> Any:
-        """Where AdamW counts its steps: on the device if its kernels are fused."""
-        return self.network.device if self.network.device.type == "cuda" else "cpu"
+def _include(average: RunningMean, segment: Segment) -> None:
+    average.add(segment.mean.weights, segment.mean.start, segment.mean.end)

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +40,11 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.extraction.features import Arrays, FeatureSource, StoreSource
 from oodzoo.extraction.models import find_spec
 from oodzoo.store.format import CACHE, require_no_links
-from oodzoo.tuning.choice import str_of
 from oodzoo.tuning.problem import TuneSettings, opened
 from oodzoo.tuning.tuner import Tuner
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.sources import load_trainable
-
-CPU_HOURS = 3.0
-"""Longest fine-tuning on the CPU, unless a limit is given."""
 
 
 @dataclass(frozen=True)
@@ -106,43 +103,37 @@ def fine_tune(
     found: dict[str, TunedFold] = {}
     for name in dict.fromkeys(models.values()):
         tests = [test for test, model in models.items() if model == name]
-        found |= _fine_tune_model(source, name, tests, request, stage)
+        identity = _identity(source, name, request)
+        with ExitStack() as stack:
+            entered = partial(stack.enter_context, _tuner(source, name, tests, request, stage))
+            tuner = functools.cache(entered)  # once, if a result is not in the cache of the store
+            for test in tests:
+                arrays = source.cached(
+                    "fine_tuned",
+                    [name],
+                    partial(_predict_unseen, source, test, request.images, tuner),
+                    settings=json.dumps([test, *identity]),
+                )
+                facts = TunedFacts(**json.loads(str(arrays["facts"])))
+                found[test] = TunedFold(arrays["outputs"], facts)
     return found
 
 
-def _fine_tune_model(
-    source: StoreSource, name: str, tests: Sequence[str], request: Request, stage: Stage
-) -> dict[str, TunedFold]:
-    with ExitStack() as stack:
-
-        @functools.cache
-        def tuner() -> Tuner:
-            return stack.enter_context(_tuner(source, name, tests, request, stage))
-
-        return {test: _kept(source, name, test, request, tuner) for test in tests}
-
-
-def _kept(
-    source: StoreSource, name: str, test: str, request: Request, tuner: Callable[[], Tuner]
-) -> TunedFold:
-    """The result of a held-out domain, from the cache of the store if it is there."""
-
-    def compute() -> Arrays:
-        judged = tuner().judged([test])
-        outputs = _in_store(source, test, request.images, judged.outputs[test])
-        head = _in_store(source, test, request.images, judged.head_outputs[test])
-        facts = TunedFacts(
-            choice=str_of(judged.choice.candidate),
-            learning_rate=judged.choice.learning_rate,
-            linear_head=100 * source.task.score(head, source.labels(test)),
-            seconds=judged.seconds,
-            device=tuner().device,
-        )
-        return {"outputs": outputs, "facts": np.array(json.dumps(asdict(facts)))}
-
-    key = [test, *_identity(source, name, request)]
-    arrays = source.cached("fine_tuned", [name], compute, settings=json.dumps(key))
-    return TunedFold(arrays["outputs"], TunedFacts(**json.loads(str(arrays["facts"]))))
+def _predict_unseen(
+    source: StoreSource, test: str, images: StoredImages, tuner: Callable[[], Tuner]
+) -> Arrays:
+    """Fine-tune a model without a held-out domain; its outputs there, and facts."""
+    judged = tuner().judged([test])
+    head = _in_store(source, test, images, judged.head_outputs[test])
+    facts = TunedFacts(
+        choice=judged.candidate.name,
+        learning_rate=judged.learning_rate,
+        linear_head=100 * source.task.score(head, source.labels(test)),
+        seconds=judged.seconds,
+        device=tuner().device,
+    )
+    outputs = _in_store(source, test, images, judged.outputs[test])
+    return {"outputs": outputs, "facts": np.array(json.dumps(asdict(facts)))}
 
 
 def _identity(source: StoreSource, name: str, request: Request) -> list[Any]:
@@ -244,18 +235,15 @@ def _load(
 
 def _require_time(tuner: Tuner, name: str, tests: Sequence[str], max_hours: float | None) -> None:
     """Raise an InputError if the training would take too long."""
-    on_cpu = tuner.device == "cpu"
-    if max_hours is None and not on_cpu:
-        return
-    limit = CPU_HOURS if max_hours is None else max_hours
+    limit = tuner.hours_allowed(max_hours)
     steps = tuner.planned_steps([tests[0]])
-    if not steps:
+    if limit == math.inf or not steps:
         return
     settings = tuner.settings
-    runs = n_runs(tests, tuner.problem.domains, settings)
+    runs = n_runs(tests, tuner.data.domains, settings)
     seconds = tuner.estimated_seconds([tests[0]]) / steps * runs * settings.steps
     if seconds > 3600 * limit:
-        gpu = "use a GPU (--device cuda), " if on_cpu else ""
+        gpu = "use a GPU (--device cuda), " if tuner.device == "cpu" else ""
         raise InputError(
             f"fine-tuning {name!r} without each domain would take about {duration(seconds)} on "
             f"{tuner.device}, {runs} runs of {settings.steps} steps; {gpu}train adapters only "
@@ -273,7 +261,7 @@ def n_runs(tests: Sequence[str], domains: Sequence[str], settings: TuneSettings)
     9
     """
     rates = len(settings.learning_rates)
-    if settings.choose_by != "leave-one-domain-out":
+    if not settings.by_domain:
         return rates * len(tests)
     pairs = {frozenset((test, other)) for test in tests for other in domains if other != test}
     return rates * len(pairs) + len(tests)

@@ -208,7 +208,7 @@ class TunedFacts:
     Attributes
     ----------
     choice : str
-        The weights that were chosen, see :mod:`oodzoo.tuning.choice`.
+        The weights that were chosen, see :mod:`oodzoo.tuning.tuner`.
     learning_rate : float
     linear_head : float
         Main metric in percent of the linear head that the training starts from.
