@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from oodzoo.pipeline import RunConfig, run
     from oodzoo.predictor import Predictor, fit, load
     from oodzoo.predictor.assessment import TestResult
+    from oodzoo.predictor.estimators import ZooClassifier, ZooRegressor
     from oodzoo.predictor.testing import test
     from oodzoo.predictor.tuning import tune
     from oodzoo.ranking.proposing import propose_domains, use_domains
@@ -35,6 +36,8 @@ __all__ = [
     "RunConfig",
     "SpikeSlabSelector",
     "TestResult",
+    "ZooClassifier",
+    "ZooRegressor",
     "__version__",
     "evaluate",
     "extract",
@@ -65,6 +68,8 @@ _HOME = {
     "Ranking": "oodzoo.ranking.ranking",
     "SpikeSlabSelector": "oodzoo.linear.selection.selector",
     "TestResult": "oodzoo.predictor.assessment",
+    "ZooClassifier": "oodzoo.predictor.estimators",
+    "ZooRegressor": "oodzoo.predictor.estimators",
     "evaluate": "oodzoo.combining.evaluation",
     "extract": "oodzoo.extraction.extract",
     "fit": "oodzoo.predictor",
