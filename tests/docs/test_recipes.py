@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from tests.docs.pages import ROOT
 
 import oodzoo
@@ -19,7 +20,7 @@ def written(title: str, root: Path) -> list[str]:
     """Copy the package, write the file of a recipe into it; return the blocks that follow."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = re.split(r"\n##", text.partition(f"\n### {title}\n")[2])[0]
-    blocks = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```(?:python|text)\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
     name = re.search(r"one file,\s+`(src/oodzoo/[\w/]+\.py)`", section)
     assert name is not None, title
     hidden = shutil.ignore_patterns("__pycache__")
@@ -68,3 +69,33 @@ def test_a_source_of_images(tmp_path: Path, digits: Path) -> None:
     fingerprint, place = run(tmp_path, "-c", script, str(digits)).split()
     assert fingerprint == folder.fingerprint
     assert Path(place).is_relative_to(tmp_path)
+
+
+def test_a_source_of_models(tmp_path: Path, digits: Path) -> None:
+    pytest.importorskip("torch")
+    [line] = written("To add a source of models", tmp_path)
+    registry = tmp_path / "src/oodzoo/zoo/sources/__init__.py"
+    text = registry.read_text(encoding="utf-8")
+    before, start, after = text.partition("\nSOURCES = {\n")
+    assert start
+    registry.write_text(before + start + line + after, encoding="utf-8")
+
+    listed = json.loads(run(tmp_path, "-m", "oodzoo", "models", "random_cnn/*", "--json"))
+    assert [each["source"] for each in listed["models"]] == [
+        f"random_cnn/{n}" for n in (16, 32, 64)
+    ]
+    script = (
+        "import oodzoo, sys\n"
+        "zoo = oodzoo.load_zoo('random_cnn/16, random_cnn/32@all')\n"
+        "store = oodzoo.extract(oodzoo.ImageDomains(sys.argv[1]), zoo, 'features/', device='cpu')\n"
+        "for row in oodzoo.rank(store).rows:\n"
+        "    print(row.model, store[row.model].feature_dim, oodzoo.__file__)\n"
+    )
+    found = [shown.split() for shown in run(tmp_path, "-c", script, str(digits)).splitlines()]
+    assert {name: int(dim) for name, dim, _ in found} == {
+        "random_cnn-16": 32,
+        "random_cnn-32": 64,
+        "random_cnn-32@0": 32,
+        "random_cnn-32@2": 64,
+    }
+    assert all(Path(place).is_relative_to(tmp_path) for *_, place in found)
