@@ -318,7 +318,7 @@ def test_a_store_is_ranked_as_its_formula_and_read_from_the_cache(
     first, by_test = oodzoo.rank(store), rank_for_test_domains(store)
     assert_ranked(first, oracle.unseen(by_domain(stored, y, domains), 3))
     files = {file: file.stat().st_mtime_ns for file in (store.path / "cache").rglob("*.npz")}
-    assert {file.parent.name for file in files} == {"folds", "moments"}
+    assert {file.parent.name for file in files} == {"evidence", "folds", "moments"}
     with monkeypatch.context() as patch:  # nothing is read again
         patch.setattr(StoreSource, "shards", None)
         assert oodzoo.rank(oodzoo.FeatureStore(store.path)) == first

@@ -28,7 +28,7 @@ from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.ranking.testbed.runner import (
     PAPER,
-    Measurement,
+    BedMeasurement,
     head_accuracy,
     measure,
     published_accuracies,
@@ -48,11 +48,13 @@ def registered() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def measured() -> Measurement:
+def measured() -> BedMeasurement:
     return measure(source())
 
 
-def test_accuracies_are_those_of_heads_fitted_to_the_other_domains(measured: Measurement) -> None:
+def test_accuracies_are_those_of_heads_fitted_to_the_other_domains(
+    measured: BedMeasurement,
+) -> None:
     features, y, domains = arrays()
     for model, X in features.items():
         for domain, accuracies in measured.accuracy.items():
@@ -78,7 +80,7 @@ def test_accuracies_are_those_of_heads_fitted_to_the_other_domains(measured: Mea
         head_accuracy(one_class, "best", "d0")
 
 
-def test_scores_are_those_of_rankings_without_the_test_domain(measured: Measurement) -> None:
+def test_scores_are_those_of_rankings_without_the_test_domain(measured: BedMeasurement) -> None:
     features, y, domains = arrays()
     without_a_head = [n for n in scores.names() if scores.get(n).needs == "features"]
     assert set(measured.columns) == {*FOLD_SCORES, PAPER, *without_a_head, "feature_dim"}
@@ -143,7 +145,7 @@ def test_scores_that_some_models_lack_or_that_others_add(tmp_path: Path) -> None
     assert "head" in found.left_out["leep"]["fair"]
 
 
-def test_a_store_and_arrays_give_the_same(tmp_path: Path, measured: Measurement) -> None:
+def test_a_store_and_arrays_give_the_same(tmp_path: Path, measured: BedMeasurement) -> None:
     heard = Heard()
     bed = run(source(), resamples=100, name="photos", listener=heard)
     accuracy, columns = measured.mean_accuracy, measured.columns

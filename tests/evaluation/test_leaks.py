@@ -19,7 +19,7 @@ from oodzoo.combining.pool_weights import choose_pool
 from oodzoo.combining.predictions import predict_with_heads
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import ArraySource, FeatureSource
-from oodzoo.ranking.ranker import orders_for_test_domains, rank_for_test_domains
+from oodzoo.ranking.ranker import model_orders, rank_for_test_domains
 
 TEST = "d1"
 
@@ -56,7 +56,7 @@ class Decided:
         self.heads = predict_with_heads(source)[test]
         self.choice = choose(
             TrainingView.without(source, test),
-            orders_for_test_domains(source)[test],
+            model_orders(source)[test],
             self.heads,
             train,
             ranking=self.ranking,

@@ -19,12 +19,9 @@ from tests.ranking.data import Arrays, Data, by_domain, lacking, read, simulate_
 import oodzoo
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.linear import fit_head
-from oodzoo.ranking.terms import (
-    Labels,
-    Terms,
-    unseen_scores,
-)
+from oodzoo.ranking.terms import Labels, Terms
 from oodzoo.ranking.transfer import RIDGES, Transfer
+from oodzoo.ranking.unseen import UnseenTerms, unseen_scores
 from oodzoo.ranking.zood import HeldOutDomains, Stability
 
 quick = settings(max_examples=50, deadline=None)
@@ -67,8 +64,9 @@ def test_equals_its_formula(
 
 
 def terms_of(data: Data, stability: Stability = "robust") -> Terms:
-    folds = HeldOutDomains(read(data), stability=stability).folds()
-    return Terms(folds, Transfer.of(read(data)), stability)
+    held_out = HeldOutDomains(read(data), stability=stability)
+    unseen = UnseenTerms(tuple(data), *held_out.evidence(), Transfer.of(read(data)))
+    return Terms(held_out.folds(densities=True), unseen, stability)
 
 
 @pytest.mark.parametrize("stability", ["robust", "paper"])

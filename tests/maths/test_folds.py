@@ -33,12 +33,12 @@ STABILITIES: tuple[Stability, ...] = ("robust", "paper")
 
 
 def folds_as(data: Data, stability: Stability, device: str | None = None) -> list[HeldOutFold]:
-    return HeldOutDomains(read(data, 3, device), stability=stability, densities=True).folds()
+    return HeldOutDomains(read(data, 3, device), stability=stability).folds(densities=True)
 
 
 def two_out(data: Data, n_classes: int = 3) -> dict[str, list[HeldOutFold]]:
-    held_out = HeldOutDomains(read(data, n_classes), densities=True)
-    return {test: held_out.folds(test) for test in data}
+    held_out = HeldOutDomains(read(data, n_classes))
+    return {test: held_out.folds(test, densities=True) for test in data}
 
 
 def others(data: Data, name: str) -> Data:
@@ -265,11 +265,11 @@ def test_evidence_equals_its_formula(case: str) -> None:
     for size in (0.0, 1e5) if case in ("n > d", "n < d") else (0.0,):
         there = moved(data, size) if size else data
         expected = skills_oracle.evidence(there)
-        for fold in folds_of(there):
-            rel = 1e-6 if size else 1e-7
-            assert fold.evidence == pytest.approx(expected, rel=rel)
-            alone = skills_oracle.evidence(others(there, fold.domain))
-            assert fold.training_evidence == pytest.approx(alone, rel=rel)
+        rel = 1e-6 if size else 1e-7
+        whole, rest = HeldOutDomains(read(there)).evidence()
+        assert whole == pytest.approx(expected, rel=rel)
+        alone = [skills_oracle.evidence(others(there, name)) for name in there]
+        assert rest == pytest.approx(alone, rel=rel)
 
 
 FEW: dict[str, Callable[[], Data]] = {
@@ -294,13 +294,12 @@ def source_of(data: Data, groups: Sequence[Any] | None = None) -> ArraySource:
 
 
 def results(read: ModelMoments) -> dict[str, Any]:
-    held_out = HeldOutDomains(read, densities=True)
-    folds = held_out.folds()
-    for test in read.moments:
-        folds += held_out.folds(test)
-    found = {"skills": Transfer.of(read).skills}
-    for name in ("discriminability", "stability", "stability_slope", "shrinkage", "evidence",
-                 "training_evidence", "ridge", "metric", "alpha", "beta"):  # fmt: skip
+    held_out, tests = HeldOutDomains(read), [[], *([name] for name in read.moments)]
+    folds = [fold for test in tests for fold in held_out.folds(*test, densities=True)]
+    evidence = [np.append(rest, whole) for whole, rest in (held_out.evidence(*t) for t in tests)]
+    found = {"skills": Transfer.of(read).skills, "evidence": np.concatenate(evidence)}
+    for name in ("discriminability", "stability", "stability_slope", "shrinkage", "ridge",
+                 "metric", "alpha", "beta"):  # fmt: skip
         found[name] = np.array([getattr(fold, name) for fold in folds], float)
     for name in ("label_log_density", "feature_log_density", "predicted"):
         found[name] = np.concatenate([getattr(fold, name) for fold in folds])
@@ -336,7 +335,7 @@ def simulate(kind: Kind, d: int, sizes: Sequence[int], seed: int = 0) -> Data:
 
 
 def folds_of_kind(data: Data, kind: Kind, device: str | None = None) -> list[HeldOutFold]:
-    return HeldOutDomains(read(data, 3, device), task=task_of(kind), densities=True).folds()
+    return HeldOutDomains(read(data, 3, device), task=task_of(kind)).folds(densities=True)
 
 
 def stacked(data: Data) -> tuple[Any, Any]:
@@ -395,10 +394,12 @@ def test_folds_of_other_tasks(
 @pytest.mark.parametrize("d", [6, 90])
 def test_a_test_domain_of_another_task_is_set_aside(kind: Kind, d: int) -> None:
     data = simulate(kind, d, (40, 30, 35, 25))
-    held_out = HeldOutDomains(read(data), task=task_of(kind), densities=True)
-    both = {test: held_out.folds(test) for test in data}
-    for test, folds in both.items():
+    held_out = HeldOutDomains(read(data), task=task_of(kind))
+    for test in data:
+        folds = held_out.folds(test)
+        alone = HeldOutDomains(read(others(data, test)), task=task_of(kind)).evidence()
+        for found, known in zip(held_out.evidence(test), alone, strict=True):
+            assert found == pytest.approx(known, rel=1e-9)
         for fold, expected in zip(folds, folds_of_kind(others(data, test), kind), strict=True):
-            assert fold.evidence == pytest.approx(expected.evidence, rel=1e-9)
             assert fold.discriminability == pytest.approx(expected.discriminability, rel=1e-8)
             assert fold.metric == pytest.approx(expected.metric)

@@ -45,7 +45,7 @@ def read(data: Data, n_classes: int = 3, device: str | None = None) -> ModelMome
 
 
 def folds_of(data: Data, n_classes: int = 3, device: str | None = None) -> list[HeldOutFold]:
-    return HeldOutDomains(read(data, n_classes, device), densities=True).folds()
+    return HeldOutDomains(read(data, n_classes, device)).folds(densities=True)
 
 
 def dominated() -> Data:

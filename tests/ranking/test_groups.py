@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles import folds as oracle
 from tests.oracles.unseen import skill as skill_of
-from tests.ranking.data import Arrays, Data, folds_of, simulate_models
+from tests.ranking.data import Arrays, Data, folds_of, read, simulate_models
 
 import oodzoo
 from oodzoo.extraction.features import ArraySource
@@ -51,19 +51,18 @@ def inputs(data: Grouped) -> ModelMoments:
 
 
 def folds_without_groups(data: Grouped) -> dict[str, list[tuple[HeldOutFold, Data]]]:
-    """Folds for no held-out domain, "", and for each, with the samples that they train on."""
-    read = inputs(data)
-    held_out = HeldOutDomains(read, densities=True)
-    found = {"": held_out.folds()}
-    if len(read.moments) > 3:
-        found |= {test: held_out.folds(test) for test in read.moments}
+    """Folds for no test domain, "", and for each, with the samples that they train on."""
+    held_out = HeldOutDomains(inputs(data))
+    found = {"": held_out.folds(densities=True)}
+    if len(held_out.moments) > 3:
+        found |= {test: held_out.folds(test, densities=True) for test in held_out.moments}
     return {
         test: [(fold, trained_on(data, [*([test] if test else []), fold.domain])) for fold in folds]
         for test, folds in found.items()
     }
 
 
-OF_TRAINING = ("discriminability", "stability", "stability_slope", "training_evidence",
+OF_TRAINING = ("discriminability", "stability", "stability_slope",
                "label_log_density", "feature_log_density", "labels", "n")  # fmt: skip
 """Results that depend on the training samples and the held-out domain alone."""
 
@@ -91,13 +90,18 @@ def test_folds_are_trained_without_the_groups(n_domains: int, d: int) -> None:
                 assert fold.predicted.tolist() == result.predicted
                 assert fold.metric == pytest.approx(result.accuracy)
                 assert fold.second_metric == pytest.approx(result.balanced_accuracy)
-            if test:  # the evidence does not contain the groups of the held-out domain
-                evidence = folds_of(trained_on(data, [test]))[0].evidence
-                assert folds[0][0].evidence == pytest.approx(evidence)
-    without = folds_of({d: whole(data, d) for d in inputs(data).moments})
-    for (fold, _), other in zip(folds_without_groups(data)[""], without, strict=True):
-        # so that this can fail
-        assert fold.training_evidence != pytest.approx(other.training_evidence, rel=1e-4)
+            # the evidence does not contain the groups of held-out domains
+            evidence, rest = HeldOutDomains(inputs(data)).evidence(*([test] if test else []))
+            for (_, rows), found in zip(folds, rest, strict=True):
+                known = HeldOutDomains(read(rows)).evidence()[0] if len(rows) > 1 else found
+                assert found == pytest.approx(known)
+            if test:
+                known = HeldOutDomains(read(trained_on(data, [test]))).evidence()[0]
+                assert evidence == pytest.approx(known)
+    without = HeldOutDomains(read({d: whole(data, d) for d in inputs(data).moments}))
+    _, rest = HeldOutDomains(inputs(data)).evidence()
+    for found, other in zip(rest, without.evidence()[1], strict=True):  # so that this can fail
+        assert found != pytest.approx(other, rel=1e-4)
 
 
 def test_rankings_are_made_of_these_folds() -> None:

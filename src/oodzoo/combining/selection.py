@@ -32,7 +32,7 @@ from oodzoo.linear.selection.concatenation import (
 )
 from oodzoo.linear.selection.contributions import select_by_contribution
 from oodzoo.ranking.constraints import TopK, one_top_k, restricted
-from oodzoo.ranking.ranker import rank, require_score
+from oodzoo.ranking.ranker import model_orders, require_score
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tasks import Kind
 
@@ -308,9 +308,9 @@ def _best(
 ) -> Sequence[str]:
     """The best models that together are within the limits, as many as asked for."""
     known = source if domains is None else source.only(domains)
-    ranking = rank(known, score=score, device=device)
+    ranked = model_orders(known, score=score, device=device)[None]
     times = {model: source.facts(model).milliseconds for model in source.models}
-    order = limits.best([row.model for row in ranking.rows], times)
+    order = limits.best(ranked, times)
     return order if top_k is None else order[: one_top_k(top_k, known, order)]
 
 

@@ -15,7 +15,7 @@ from oodzoo.core.events import Progress
 from oodzoo.core.text import count
 from oodzoo.extraction.engines import Engine, Work, Worker
 from oodzoo.extraction.features import FeatureSource, StoreSource
-from oodzoo.ranking.ranker import rank, rank_for_test_domains
+from oodzoo.ranking.ranker import model_orders, rank_for_test_domains
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.mirror import is_remote, location
 
@@ -111,7 +111,7 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
     if msgspec.json.decode(shared, type=StoreJob).by_test:
         rank_for_test_domains(alone, device=device)
     else:
-        rank(alone, device=device)
+        model_orders(alone, device=device)
     digest = hashlib.sha256()
     single, heads = model_predictions(source, model, device=device)
     for head, predictions in [(model, single), *heads.items()]:

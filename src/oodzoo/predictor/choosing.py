@@ -210,8 +210,8 @@ def fit_choice(
     images = None if target is None else as_target(source, target)
     order, scores = list(source.models), {}
     if not options.named:
-        ranks = rank(source, score=score, target=images, device=device, listener=listener).rows
-        order, scores = [row.model for row in ranks], {row.model: row.score for row in ranks}
+        ranks = rank(source, score=score, target=images, device=device, listener=listener)
+        order, scores = ranks.models, {row.model: row.score for row in ranks}
     if options.selection is not None:
         return _of_selection(source, options.selection, options, scores)
     choice = options.choose

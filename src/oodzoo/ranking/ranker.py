@@ -1,6 +1,6 @@
 r"""Rank models by leaving each domain out in turn.
 
-The default score is described in :mod:`oodzoo.ranking.terms`. The ZooD score of a model
+The default score is described in :mod:`oodzoo.ranking.unseen`. The ZooD score of a model
 (``score="zood"``) is the mean over held-out domains of
 
 .. math:: \text{discriminability} + \frac1{3C}\,\text{stability}.
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cached_property
 from numbers import Real
 from typing import Any, Unpack
 
@@ -50,16 +50,9 @@ from oodzoo.ranking.terms import (
     Terms,
     build_ranking,
     fold_scores,
-    without_domain,
 )
-from oodzoo.ranking.transfer import (
-    RIDGES,
-    ModelMoments,
-    RidgePath,
-    SharedGroups,
-    Transfer,
-    read_moments,
-)
+from oodzoo.ranking.transfer import RIDGES, RidgePath, SharedGroups, Transfer, read_moments
+from oodzoo.ranking.unseen import UnseenTerms, scores_of, scores_without
 from oodzoo.ranking.zood import HeldOutDomains, Stability, pack, require_stability, unpack
 from oodzoo.tasks import Task
 
@@ -96,7 +89,7 @@ def rank(
     task : {"classification", "regression", "multilabel"}, optional
         What the labels are, where they could be of two kinds; see :func:`oodzoo.tasks.as_labels`.
     score : str or callable, default "unseen"
-        "unseen" (:mod:`oodzoo.ranking.terms`), its term "transfer", "zood", one of its terms
+        "unseen" (:mod:`oodzoo.ranking.unseen`), its term "transfer", "zood", one of its terms
         ("discriminability", "stability"), "accuracy" or "balanced_accuracy" (expected on an unseen
         domain; of other tasks "explained_variance", "average_precision", "exact_match"), the name
         of another score (see :mod:`oodzoo.ranking.scores`), or a function of features and labels,
@@ -160,8 +153,8 @@ def rank(
         terms = {}
         for number, model in enumerate(models):
             stage.progress(number, len(models))
-            found = model_terms(source, model, stability, device, densities=name in ZOOD_TERMS)
-            terms[model] = found[""]
+            of_model = ModelTerms(source, model, device, stability)
+            terms[model] = of_model.all(densities=name in ZOOD_TERMS)
         if name in ("zood", "discriminability"):
             warn_of_noise(terms)
         predicted = None
@@ -221,12 +214,10 @@ def rank_for_test_domains(
     SharedGroups(source).warn(held_out_together=2)
     given = dict(domain_weights or {})
     normalised_weights(source.domains, given)
-    found = {
-        model: model_terms(
-            source, model, stability, device, tests=source.domains, densities=chosen in ZOOD_TERMS
-        )
-        for model in source.models
-    }
+    found: dict[str, dict[str, Terms]] = {}
+    for model in source.models:
+        of_model, densities = ModelTerms(source, model, device, stability), chosen in ZOOD_TERMS
+        found[model] = {test: of_model.all(test, densities=densities) for test in source.domains}
     rankings = {}
     for test in source.domains:
         others = [domain for domain in source.domains if domain != test]
@@ -237,26 +228,28 @@ def rank_for_test_domains(
     return rankings
 
 
-def orders_for_test_domains(
+def model_orders(
     source: FeatureSource, *, score: str = "unseen", device: str | None = None
-) -> dict[str, list[str]]:
-    """The models in the order of :func:`rank_for_test_domains`, once per held-out domain.
+) -> dict[str | None, list[str]]:
+    """The models, best first: of all domains, under None, and without each test domain.
 
-    The default score takes the evidence without a held-out domain from the ranking of all domains,
-    where that domain is held out, too: it needs m + 1 decompositions, and a ranking for each
-    held-out domain m (m + 1) / 2. If groups are shared between domains, it does not.
+    The default score takes the evidence without a test domain from the terms of all domains, where
+    that domain is held out, too: it needs m + 1 decompositions, and a ranking for each test domain
+    m (m + 1) / 2. If groups are shared between domains, it does not.
     """
-    if score != "unseen" or SharedGroups(source).settings:
-        rankings = rank_for_test_domains(source, score=score, device=device)
-        return {test: [row.model for row in each.rows] for test, each in rankings.items()}
+    if score != "unseen" or SharedGroups(source):
+        by_test = rank_for_test_domains(source, score=score, device=device)
+        return {None: rank(source, score=score, device=device).models} | {
+            test: ranking.models for test, ranking in by_test.items()
+        }
     require_classes_to_tell_apart(source)
-    terms = [model_terms(source, model, "robust", device)[""] for model in source.models]
-    orders = {}
-    for at, test in enumerate(source.domains):
-        scores = without_domain(terms, at)
-        order = np.lexsort((np.array(source.models), -scores))
-        orders[test] = [source.models[i] for i in order]
-    return orders
+    terms = [ModelTerms(source, model, device).unseen() for model in source.models]
+    tests: dict[str | None, NDArray[np.float64]] = {
+        test: scores_without(terms, at) for at, test in enumerate(source.domains)
+    }
+    tests[None] = scores_of(terms, normalised_weights(source.domains))
+    names = np.array(source.models)
+    return {test: names[np.lexsort((names, -found))].tolist() for test, found in tests.items()}
 
 
 def require_score(name: str) -> None:
@@ -313,61 +306,90 @@ def _predicted(
     return source.cached("target", [model], compute, settings=settings)
 
 
-def model_terms(
-    source: FeatureSource,
-    model: str,
-    stability: Stability,
-    device: str | None,
-    *,
-    tests: Sequence[str] = (),
-    densities: bool = False,
-) -> dict[str, Terms]:
-    """Folds and transfer of a model, computed or from the cache.
+class ModelTerms:
+    """Terms of one model, of all domains or without a test domain; computed or from the cache.
 
-    They are of all domains, under the key "", and without each held-out domain. `densities` of
-    single samples are for intervals of the terms of the ZooD score.
+    Test domains share all decompositions, and, unless groups of a test domain are in others, too,
+    the transfer.
     """
-    task, groups = source.task, SharedGroups(source)
 
-    @cache
-    def read() -> ModelMoments:
-        return read_moments(source, model, device, compact=stability == "robust")
+    def __init__(
+        self,
+        source: FeatureSource,
+        model: str,
+        device: str | None,
+        stability: Stability = "robust",
+    ) -> None:
+        self.source, self.model, self.device, self.stability = source, model, device, stability
+        self.task, self.groups, self.is_warned = source.task, SharedGroups(source), False
+        self.settings = f"{stability}, {MOMENTS_VERSION}, {self.task.kind}{self.groups.settings}"
 
-    @cache
-    def held_out() -> HeldOutDomains:  # decompositions are shared between held-out domains
-        return HeldOutDomains(read(), stability=stability, task=task, densities=densities)
+    def unseen(self, test: str | None = None) -> UnseenTerms:
+        """The terms of the default score; warns once of features with a large offset."""
 
-    @cache
-    def transfer(*unseen: str) -> Transfer:
-        return Transfer.of(read(), unseen=unseen, by_output=task.kind == "regression")
+        def compute() -> Arrays:
+            whole, rest = self._held_out.evidence(*self._excluding(test))
+            total = merge(self._held_out.moments.values())
+            offset = 0.0 if total.centred is None else total.offset_ratio
+            transfer = self._transfer
+            if test is not None and self.groups:
+                transfer = self._transfer_without([test])
+            numbers = {"whole": np.array(whole), "offset": np.array(offset)}
+            return numbers | {"rest": rest, "skills": transfer.skills}
 
-    def compute(*test: str) -> Arrays:
-        total = merge(read().moments.values())
-        return pack(held_out().folds(*test)) | {
-            # one transfer for all held-out domains, unless groups of a held-out domain are in
-            # others, too
-            "skills": transfer(*(test if groups else ())).skills,
-            "offset": np.array(0.0 if total.centred is None else total.offset_ratio),
-        }
-
-    found, offset = {}, 0.0
-    settings = f"{stability}, {densities}, {MOMENTS_VERSION}, {task.kind}{groups.settings}"
-    n = sum(len(source.labels(domain)) for domain in source.domains)
-    with blas_threads(n * source.facts(model).feature_dim, LARGE_PRODUCT):
-        for test in (*tests, ""):
-            call = partial(compute, *([test] if test else []))
-            arrays = source.cached("folds", [model], call, settings=f"without {test!r}, {settings}")
-            skills, offset = arrays["skills"], float(arrays["offset"])
-            found[test] = Terms(
-                unpack(arrays), Transfer(tuple(source.domains), skills), stability, task
+        found = self._cached("evidence", compute, test)
+        if found["offset"] and not self.is_warned:
+            self.is_warned = True
+            warnings.warn(
+                f"model {self.model!r}: the mean of the features is {found['offset']:.1g} times "
+                "their spread, so a model without intercept may ignore the features; centre or "
+                "standardise them",
+                stacklevel=2,
             )
-    if offset:
-        warnings.warn(
-            f"model {model!r}: the mean of the features is {offset:.1g} times their spread, so a "
-            "model without intercept may ignore the features; centre or standardise them",
-            stacklevel=2,
+        domains = tuple(self.source.domains)
+        return UnseenTerms(
+            tuple(domain for domain in domains if domain != test),
+            float(found["whole"]),
+            found["rest"],
+            Transfer(domains, found["skills"]),
         )
-    return found
+
+    def all(self, test: str | None = None, *, densities: bool = False) -> Terms:
+        """All terms; with log-densities of single samples for intervals of the ZooD score."""
+
+        def compute() -> Arrays:
+            return pack(self._held_out.folds(*self._excluding(test), densities=densities))
+
+        unseen = self.unseen(test)
+        folds = unpack(self._cached("folds", compute, test, f", densities {densities}"))
+        return Terms(folds, unseen, self.stability, self.task)
+
+    def _cached(
+        self, kind: str, compute: Callable[[], Arrays], test: str | None, options: str = ""
+    ) -> Arrays:
+        n = sum(len(self.source.labels(domain)) for domain in self.source.domains)
+        with blas_threads(n * self.source.facts(self.model).feature_dim, LARGE_PRODUCT):
+            settings = f"without {test!r}, {self.settings}{options}"
+            return self.source.cached(kind, [self.model], compute, settings=settings)
+
+    @staticmethod
+    def _excluding(test: str | None) -> list[str]:
+        return [] if test is None else [test]
+
+    @cached_property
+    def _held_out(self) -> HeldOutDomains:
+        compact = self.stability == "robust"
+        read = read_moments(self.source, self.model, self.device, compact=compact)
+        return HeldOutDomains(read, stability=self.stability, task=self.task)
+
+    @cached_property
+    def _transfer(self) -> Transfer:
+        """The transfer between all domains."""
+        return self._transfer_without([])
+
+    def _transfer_without(self, unseen: Sequence[str]) -> Transfer:
+        by_output = self.task.kind == "regression"
+        return Transfer.of(self._held_out.read, unseen=unseen, by_output=by_output)
 
 
 def warn_of_noise(terms: Mapping[str, Terms]) -> None:

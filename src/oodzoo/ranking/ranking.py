@@ -69,7 +69,7 @@ class Row:
     score : float
         Higher is better.
     evidence, transfer : float
-        The two terms of the default score (see :mod:`oodzoo.ranking.terms`): LogME of all domains
+        The two terms of the default score (see :mod:`oodzoo.ranking.unseen`): LogME of all domains
         together, and the mean skill of one domain in predicting another, in percent.
     discriminability, stability : float
         The two terms of the ZooD score, averaged over held-out domains.
@@ -238,6 +238,11 @@ class Ranking:
     def best(self) -> str:
         """Name of the first model."""
         return self.rows[0].model
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the models, the best first."""
+        return [row.model for row in self.rows]
 
     @property
     def pareto_front(self) -> tuple[Row, ...]:

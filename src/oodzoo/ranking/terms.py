@@ -1,30 +1,5 @@
 r"""From folds to the rows of a ranking: scores of models, agreement on a target, what to expect.
 
-The default score, "unseen", says how well a model is expected to do on an unseen domain. Two
-estimates that err differently are combined:
-
-- the *evidence* of all domains together (LogME): how well the labels can be learned from the
-  features at all. It pools the samples of all domains, so it varies little, but it does not see
-  whether what is learned carries over to another domain;
-- the *transfer* between domains (:mod:`oodzoo.ranking.transfer`): how well each domain alone
-  predicts every other one. It sees the shift, but varies more, since domains are few. Each pair of
-  domains ranks the models; the mean rank is used, so that no pair dominates.
-
-Both are standardised over the models to mean 0 and variance 1. The transfer is weighted by its
-reliability r, the intraclass correlation of the ranks: how well the order by one pair of domains
-agrees with the order by another. With k pairs and M models it is
-
-.. math:: r = \max\Big\{0, \frac{B - W}{B + (k - 1) W}\Big\},
-
-where B is k times the variance of the mean ranks of the models, and W the mean over models of the
-variance of their ranks (Shrout and Fleiss, Intraclass correlations, 1979). If all pairs agree, r is
-1 and both count alike; if the order by one pair says nothing about that by another, r is 0 and the
-score is the evidence. The score is
-
-.. math:: \frac{z(\text{evidence}) + r\,z(\text{mean rank})}{1 + r}.
-
-It compares the models of one ranking: 0 is their average.
-
 Linear models on the features of each network, trained on all labelled domains, predict the class of
 every image of the target. The *agreement* of a model is the share of images on which its prediction
 equals the vote of the other models, in which a model counts by the square of its rank from below by
@@ -57,20 +32,19 @@ from oodzoo.ranking.intervals import PairwiseComparison, covariance_of_means, ne
 from oodzoo.ranking.ranking import FoldRow, Ranking, Row
 from oodzoo.ranking.scores import Score
 from oodzoo.ranking.scores.catalogue import compute_scores
-from oodzoo.ranking.transfer import Transfer, into, mean_into
+from oodzoo.ranking.transfer import into, mean_into
+from oodzoo.ranking.unseen import (
+    UnseenTerms,
+    mean_ranks,
+    scores_of,
+    scores_without,
+    scores_without_pairs,
+    standardised,
+)
 from oodzoo.ranking.zood import HeldOutFold, Stability
 from oodzoo.tasks import CLASSIFICATION, Kind, Task
 
 Floats = NDArray[np.float64]
-
-_SKILL_DIGITS = 9
-"""Skills that are equal to this number of decimals are tied: the rest is rounding."""
-
-_SCORE_DIGITS = 12
-
-_ROUNDING = 1e-9
-"""Values whose standard deviation, relative to their size, is at most this are equal."""
-
 
 STABILITY_SHARE = 1 / 3
 """Weight of stability in the ZooD score, relative to one class."""
@@ -97,71 +71,12 @@ def fold_scores(kind: Kind) -> tuple[str, ...]:
     return (*_TERMS, *_METRICS[kind])
 
 
-def unseen_scores(evidence: Floats, skills: Floats, weights: Floats | None = None) -> Floats:
-    """Compute the score of each model.
-
-    Parameters
-    ----------
-    evidence : array (M,)
-    skills : array (M, k)
-        Skill of each model in each pair of domains; k may be 0.
-    weights : array (k,), optional
-        Weights of the pairs in the mean rank; by default equal.
-
-    Examples
-    --------
-    >>> evidence = np.array([-0.2, -0.3, -0.1])
-    >>> skills = np.array([[0.5, 0.4], [0.2, 0.1], [0.4, 0.3]])
-    >>> unseen_scores(evidence, skills).round(3).tolist()
-    [0.612, -1.225, 0.612]
-    """
-    if skills.shape[1] == 0:
-        return standardised(evidence)
-    ranks = np.apply_along_axis(mean_ranks, 0, skills.round(_SKILL_DIGITS))
-    r = reliability(ranks)
-    mean = np.average(ranks, axis=1, weights=weights)
-    scores = (standardised(evidence) + r * standardised(mean)) / (1 + r)
-    return scores.round(_SCORE_DIGITS)  # so that equal scores are equal
-
-
-def mean_ranks(values: Floats) -> Floats:
-    """Rank values (M,) from 1, the lowest first; equal values have the mean of their ranks.
-
-    So does ``scipy.stats.rankdata``, the import of which takes longer than many a ranking.
-    """
-    order = np.sort(values)
-    first, last = (np.searchsorted(order, values, side) for side in ("left", "right"))
-    ranks: Floats = (first + last + 1) / 2
-    return ranks
-
-
-def reliability(ranks: Floats) -> float:
-    """Compute the intraclass correlation of ranks (M, k), at least 0."""
-    k = ranks.shape[1]
-    if k < 2 or len(ranks) < 2:
-        return 0.0
-    between = k * float(ranks.mean(axis=1).var(ddof=1))
-    within = float(ranks.var(axis=1, ddof=1).mean())
-    if between <= within:
-        return 0.0
-    return float((between - within) / (between + (k - 1) * within))
-
-
-def standardised(values: Floats) -> Floats:
-    """Shift and scale values to mean 0 and variance 1; zeros if they are all equal."""
-    deviations: Floats = values - values.mean()
-    spread = float(values.std())
-    if spread <= _ROUNDING * float(np.abs(values).max()):
-        return np.zeros_like(deviations)
-    return deviations / spread
-
-
 @dataclass(frozen=True)
 class Terms:
-    """What is known of one model: its folds over some domains, and the transfer between them."""
+    """What is known of one model over some domains: folds, and the terms of the default score."""
 
     folds: list[HeldOutFold]
-    transfer: Transfer
+    unseen: UnseenTerms
     stability: Stability
     task: Task = CLASSIFICATION
 
@@ -173,13 +88,8 @@ class Terms:
         return int(self.folds[0].labels.shape[1])
 
     @property
-    def domains(self) -> list[str]:
-        return [fold.domain for fold in self.folds]
-
-    @property
-    def evidence(self) -> float:
-        """LogME of all domains together."""
-        return self.folds[0].evidence
+    def domains(self) -> tuple[str, ...]:
+        return self.unseen.domains
 
     def weight(self, fold: HeldOutFold) -> float:
         """Weight of stability in the ZooD score."""
@@ -236,10 +146,20 @@ class ScoreTable:
 
 def score_table(terms: Sequence[Terms], score: str, weights: Floats) -> ScoreTable:
     """Compute a score of :func:`fold_scores` for all models; the weights add up to 1."""
+    unseen = [t.unseen for t in terms]
     if score == "unseen":
-        return _unseen_table(terms, weights)
+        totals, at = scores_of(unseen, weights), range(len(weights))
+        jackknife, rest = (
+            np.stack(columns, axis=1)
+            for columns in (
+                [scores_without(unseen, i, np.delete(weights, i)) for i in at],
+                [scores_without_pairs(unseen, i, weights) for i in at],
+            )
+        )
+        changes = jackknife - (jackknife @ weights)[:, None]
+        return ScoreTable(totals, totals[:, None] - (len(weights) - 1) * changes, rest)
     if score == "transfer":
-        pairs = [t.transfer.pairs(t.domains, weights) for t in terms]
+        pairs = [t.transfer.pairs(t.domains, weights) for t in unseen]
         # a domain whose labels do not vary does not count: it gets the mean of the others
         means = [mean_into(skills, weights) for skills in pairs]
         values = np.stack([into(skills) for skills in pairs])
@@ -253,43 +173,6 @@ def score_table(terms: Sequence[Terms], score: str, weights: Floats) -> ScoreTab
         rest[:, i] = (np.delete(values, i, axis=1) * (shares / shares.sum())).sum(axis=1)
     # not a matrix product, whose rounding depends on the number of models
     return ScoreTable((values * weights).sum(axis=1), values, rest)
-
-
-def _unseen_table(terms: Sequence[Terms], weights: Floats) -> ScoreTable:
-    domains, m = terms[0].domains, len(weights)
-    evidence = np.array([t.evidence for t in terms])
-    totals = _unseen(evidence, terms, domains, weights)
-    jackknife, rest = np.empty((len(terms), m)), np.empty((len(terms), m))
-    for i in range(m):
-        jackknife[:, i] = without_domain(terms, i, np.delete(weights, i))
-        rest[:, i] = _unseen(evidence, terms, domains, weights, skipped=i)
-    changes = jackknife - (jackknife @ weights)[:, None]
-    return ScoreTable(totals, totals[:, None] - (m - 1) * changes, rest)
-
-
-def without_domain(terms: Sequence[Terms], at: int, weights: Floats | None = None) -> Floats:
-    """The default score (M,) of all domains but one, with weights of the others, or equal ones."""
-    others = [name for i, name in enumerate(terms[0].domains) if i != at]
-    if weights is None:
-        weights = np.full(len(others), 1 / len(others))
-    evidence = np.array([t.folds[at].training_evidence for t in terms])
-    return _unseen(evidence, terms, others, weights)
-
-
-def _unseen(
-    evidence: Floats,
-    terms: Sequence[Terms],
-    domains: Sequence[str],
-    weights: Floats,
-    skipped: int | None = None,
-) -> Floats:
-    """The default score from the pairs of some domains, without pairs into one of them."""
-    skills = np.stack([t.transfer.pairs(domains, weights) for t in terms])
-    if skipped is not None:
-        skills[:, :, skipped] = np.nan
-    sources, targets = np.nonzero(~np.isnan(skills[0]))
-    shares = weights[targets] if weights[targets].sum() > 0 else None
-    return unseen_scores(evidence, skills[:, sources, targets], shares)
 
 
 Labels = NDArray[np.int64]
@@ -478,8 +361,8 @@ def build_ranking(
                 rank=number,
                 model=model,
                 score=totals[model],
-                evidence=t.evidence,
-                transfer=100 * t.transfer.skill(t.domains, weights),
+                evidence=t.unseen.evidence,
+                transfer=100 * t.unseen.transfer.skill(t.domains, weights),
                 discriminability=float(t.values("discriminability") @ weights),
                 stability=float(t.values("stability") @ weights),
                 agreement=None if agreement is None else 100 * float(agreement.target[at]),
@@ -553,7 +436,7 @@ def _fold_rows(
     terms: Terms, scores: Floats | None, weights: Floats, source: FeatureSource
 ) -> tuple[FoldRow, ...]:
     unit = 1.0 if source.task.second_metric == "absolute_error" else 100.0
-    skills = into(terms.transfer.pairs(terms.domains, weights))
+    skills = into(terms.unseen.transfer.pairs(terms.domains, weights))
     rows = []
     for number, fold in enumerate(terms.folds):
         labels = fold.labels

@@ -32,6 +32,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -94,9 +95,6 @@ class HeldOutFold:
         :mod:`oodzoo.linear.evidence`).
     ridge : int
         Index of that ridge in :data:`~oodzoo.ranking.transfer.RIDGES`.
-    evidence, training_evidence : float
-        Highest log evidence of the labels per sample, averaged over classes (LogME), of the
-        training domains and the held-out domain together, and of the training domains alone.
     shrinkage : float or None
         Shrinkage of the covariance; None for "paper".
     labels : array (n,) or (n, C)
@@ -121,8 +119,6 @@ class HeldOutFold:
     skipped: tuple[int, ...]
     unconverged: tuple[int, ...]
     ridge: int
-    evidence: float
-    training_evidence: float
     shrinkage: float | None
     labels: NDArray[Any]
     predicted: NDArray[Any]
@@ -317,65 +313,112 @@ class FeatureDensity:
         return -0.5 * math.log(ratio), 0.5 / (ratio * self.scale * self.expected)
 
 
-@dataclass(frozen=True, eq=False)
-class _Decomposed:
-    """The spectrum of moments, for labels minus any shift.
+class PooledDomains:
+    """Some domains together, with linear models of them and a Gaussian.
 
-    Attributes
+    The moments are decomposed once, when this is first needed.
+
+    Parameters
     ----------
     moments : Moments
-    spectrum : Spectrum
-        Of the labels as they are.
-    eigenvectors : array (d, d)
-    origin : array (d,)
-        Projections of ones; only for numbers to predict.
+    n_features : int
+        The number of features, if the moments are of fewer coordinates.
+    task : Task
     """
 
-    moments: Moments
-    spectrum: Spectrum
-    eigenvectors: Array
-    origin: Array | None
+    def __init__(self, moments: Moments, n_features: int, task: Task) -> None:
+        self.moments, self.n_features = moments, n_features
+        self.by_output = not task.has_probabilities
+        """Whether labels are numbers, each output in units of its own."""
 
-    def about(self, shift: Array) -> Spectrum:
-        """The spectrum of the labels minus a shift (C,)."""
-        if self.origin is None:
-            return self.spectrum
-        squares = self.moments.label_squares_about(shift)
-        return self.spectrum.about(self.origin, shift, squares)
+    @cached_property
+    def _decomposed(self) -> tuple[Spectrum, Array, Array | None]:
+        """The spectrum of the labels, the eigenvectors V, and Vᵀ Φᵀ 1 if labels are numbers."""
+        moments, xp = self.moments, backend_of(self.moments.gram).xp
+        n, centred = moments.n, moments.centred
+        sums, squares = moments.label_sum, moments.label_squares
+        products = moments.products if centred is None else centred.products
+        if self.by_output:  # ones are one more column of labels
+            column = moments.feature_sum if centred is None else xp.zeros_like(moments.mean)
+            products = xp.concat([products, column[:, None]], axis=1)
+            ones = n * xp.ones_like(sums[:1])
+            sums, squares = xp.concat([sums, ones]), xp.concat([squares, ones])
+        if centred is None:
+            spectrum, vectors = decompose(moments.gram, products, squares, n)
+        else:
+            spectrum, vectors = decompose_offset(
+                centred.gram, products, moments.mean, sums, squares, n
+            )
+        if not self.by_output:
+            return spectrum, vectors, None
+        labels = spectrum.take(xp.nonzero(xp.ones_like(moments.label_sum))[0])
+        return labels, vectors, spectrum.projections[-1, :]
 
+    @property
+    def eigenvectors(self) -> Array:
+        return self._decomposed[1]
 
-@dataclass(frozen=True, eq=False)
-class _Training:
-    """Linear model and density of the training domains, in the basis of their Gram matrix."""
+    @cached_property
+    def shift(self) -> Array:
+        """What is subtracted from the labels (C,): zeros for classes, the mean for numbers."""
+        mean = self.moments.label_mean
+        return mean if self.by_output else backend_of(mean).xp.zeros_like(mean)
 
-    held_out: tuple[str, ...]
-    spectrum: Spectrum
-    eigenvectors: Array
-    precisions: Precisions
-    path: RidgePath
-    density: FeatureDensity
-    classes: Array
-    """Indices of the classes present in the training domains, or of the outputs that vary there."""
-    label_shift: Array
-    """What is subtracted from the labels (C,): zeros for classes, the mean for numbers."""
+    @cached_property
+    def classes(self) -> Array:
+        """Indices of the classes that are present, or of the outputs that vary."""
+        moments, xp = self.moments, backend_of(self.moments.gram).xp
+        return xp.nonzero(moments.label_varies if self.by_output else moments.label_sum)[0]
+
+    def spectrum_of(self, shift: Array, classes: Array) -> Spectrum:
+        """The spectrum of some columns of the labels minus a shift (C,)."""
+        spectrum, _, ones = self._decomposed
+        if ones is not None:
+            spectrum = spectrum.about(ones, shift, self.moments.label_squares_about(shift))
+        return spectrum.take(classes)
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        return self.spectrum_of(self.shift, self.classes)
+
+    @cached_property
+    def precisions(self) -> Precisions:
+        return maximise_evidence(self.spectrum)
+
+    @cached_property
+    def evidence(self) -> float:
+        """Log evidence per sample, averaged over classes."""
+        each = log_evidence(self.spectrum, self.precisions)
+        return float(backend_of(each).xp.mean(each)) / self.moments.n
+
+    @cached_property
+    def path(self) -> RidgePath:
+        spectrum, vectors, _ = self._decomposed
+        return RidgePath.of_spectrum(self.moments, spectrum, vectors, self.n_features)
+
+    @cached_property
+    def robust_density(self) -> FeatureDensity:
+        spectrum, vectors, _ = self._decomposed
+        return FeatureDensity.robust(self.moments, spectrum, vectors, self.n_features)
+
+    @cached_property
+    def paper_density(self) -> FeatureDensity:
+        return FeatureDensity.paper(self.moments)
 
 
 class HeldOutDomains:
     """The domains of a model, each held out in turn (Section 3.1 of the paper).
 
-    For m domains this takes m + 1 eigendecompositions ("paper": m more). With a held-out domain set
-    aside, as the paper evaluates a score (Appendix A.1), swapping held-out domain and held-out
-    domain leaves the training domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m
-    eigendecompositions. Those of domains that are trained on together are done once and held in
-    memory.
+    For m domains this takes m + 1 eigendecompositions ("paper": m more). With a test domain set
+    aside, as the paper evaluates a score (Appendix A.1), swapping test domain and held-out domain
+    leaves the training domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m
+    eigendecompositions. Each is done once, and held in memory.
 
     Parameters
     ----------
     read : ModelMoments
     stability : {"robust", "paper"}
     task : Task
-    densities : bool
-        Whether to compute the log-densities of single samples, too; always for "paper".
 
     Examples
     --------
@@ -395,216 +438,179 @@ class HeldOutDomains:
         *,
         stability: Stability = "robust",
         task: Task = CLASSIFICATION,
-        densities: bool = False,
     ) -> None:
         require_stability(stability)
         self.read, self.stability, self.task = read, stability, task
-        self.densities = densities or stability == "paper"
-        self.backend = backend(read.device)
         self.moments = {name: moments.to(read.device) for name, moments in read.moments.items()}
-        self.decomposed: dict[frozenset[str], _Decomposed] = {}
-        self.trained: dict[frozenset[str], _Training] = {}
-        if not self.moments:
-            return
-        first, *others = self.moments
-        for name in others:
-            mine, theirs = (tuple(self.moments[key].products.shape) for key in (first, name))
+        self._pooled: dict[frozenset[str], PooledDomains] = {}
+        for name, moments in self.moments.items():
+            first, known = next(iter(self.moments.items()))
+            mine, theirs = tuple(known.products.shape), tuple(moments.products.shape)
             if mine != theirs:
                 raise InputError(
                     f"domain {first!r} has {mine[0]} features and {mine[1]} classes, but domain "
                     f"{name!r} has {theirs[0]} and {theirs[1]}; all moments must be of one model"
                 )
-        self.n_features = read.n_features or self.moments[first].n_features
-        self.n_classes = self.moments[first].n_classes
 
-    def folds(self, *test: str) -> list[HeldOutFold]:
-        """The folds of each domain but one that is set aside: nothing is computed from it."""
-        if len(self.moments) < (least := 2 + len(test)):
+    def without(self, *held_out: str) -> PooledDomains:
+        """All domains together but some, without the groups of these."""
+        if len(self.moments) < (least := max(2, 1 + len(held_out))):
             raise InputError(
                 f"at least {least} domains are needed to leave one out, got {len(self.moments)}: "
                 f"{', '.join(map(repr, self.moments)) or 'none'}; oodzoo domains can propose them "
                 "for a store"
             )
-        union = self.without(test)
-        shift, classes = self._labels(union.moments)
-        spectrum = union.about(shift).take(classes)
-        evidence = _per_sample(spectrum, maximise_evidence(spectrum))
-        trained = {name: self.train((*test, name)) for name in self.moments if name not in test}
+        key = frozenset(held_out)
+        if key not in self._pooled:
+            pooled = self._pool(self._training(held_out))
+            if not len(pooled.classes):
+                what = "numbers to predict" if pooled.by_output else "labels"
+                raise InputError(
+                    f"the {what} do not vary in the domains other than "
+                    f"{' and '.join(map(repr, held_out))}; add samples or domains, or leave these "
+                    "out"
+                )
+            self._pooled[key] = pooled
+        return self._pooled[key]
+
+    def evidence(self, *test: str) -> tuple[float, NDArray[np.float64]]:
+        """LogME, the highest log evidence per sample: of all domains, and without each in turn.
+
+        Nothing is computed from a test domain.
+        """
+        rest = [self.without(*test, name).evidence for name in self.moments if name not in test]
+        return self.without(*test).evidence, np.array(rest)
+
+    def folds(self, *test: str, densities: bool = False) -> list[HeldOutFold]:
+        """The folds of each domain, but that of a test domain, which nothing is computed from.
+
+        `densities` says whether to compute the log-densities of single samples, too; they always
+        are for "paper".
+        """
+        together = self.without(*test)
+        trained = {name: self.without(*test, name) for name in self.moments if name not in test}
         # The ridge with the highest mean skill over held-out domains.
-        by_output = not self.task.has_probabilities
-        each = [t.path.skills(self.moments[d], by_output=by_output) for d, t in trained.items()]
+        each = [t.path.skills(self.moments[d], by_output=t.by_output) for d, t in trained.items()]
         skills = np.stack(each)[~np.isnan([some[0] for some in each])]
         ridge = int(np.argmax(skills.mean(axis=0))) if len(skills) else 0
-        return [
-            self.fold(training, union, evidence, name, ridge) for name, training in trained.items()
-        ]
+        folds = []
+        for name, training in trained.items():
+            if self.read.groups:  # all domains have groups that the training domains lack
+                together = self._pool(self._training((*test, name)) + self.moments[name])
+            folds.append(self._fold(training, together, name, ridge, densities))
+        return folds
 
-    def without(self, held_out: Sequence[str]) -> _Decomposed:
-        """All domains together but some, without the groups of these."""
-        key = frozenset(held_out)
-        if key not in self.decomposed:
-            self.decomposed[key] = self.decompose(self.moments_without(held_out))
-        return self.decomposed[key]
-
-    def moments_without(self, held_out: Sequence[str]) -> Moments:
+    def _training(self, held_out: Sequence[str]) -> Moments:
         names = [name for name in self.moments if name not in held_out]
         if not self.read.groups or not held_out:
             return merge(self.moments[name] for name in names)
         return merge(self.read.training(name, held_out).to(self.read.device) for name in names)
 
-    def decompose(self, moments: Moments) -> _Decomposed:
-        xp, n, centred = self.backend.xp, moments.n, moments.centred
-        sums, squares = moments.label_sum, moments.label_squares
-        products = moments.products if centred is None else centred.products
-        numbers = not self.task.has_probabilities
-        if numbers:  # ones are one more column of labels
-            column = moments.feature_sum if centred is None else xp.zeros_like(moments.mean)
-            products = xp.concat([products, column[:, None]], axis=1)
-            ones = n * xp.ones_like(sums[:1])
-            sums, squares = xp.concat([sums, ones]), xp.concat([squares, ones])
-        if centred is None:
-            spectrum, vectors = decompose(moments.gram, products, squares, n)
-        else:
-            spectrum, vectors = decompose_offset(
-                centred.gram, products, moments.mean, sums, squares, n
-            )
-        if not numbers:
-            return _Decomposed(moments, spectrum, vectors, None)
-        labels = spectrum.take(xp.arange(self.n_classes, device=self.backend.device))
-        return _Decomposed(moments, labels, vectors, spectrum.projections[-1, :])
+    def _pool(self, moments: Moments) -> PooledDomains:
+        return PooledDomains(moments, self.read.n_features or moments.n_features, self.task)
 
-    def train(self, held_out: tuple[str, ...]) -> _Training:
-        """Train on all domains but some."""
-        key = frozenset(held_out)
-        if key in self.trained:
-            return self.trained[key]
-        decomposed = self.without(held_out)
-        kept, spectrum, vectors = decomposed.moments, decomposed.spectrum, decomposed.eigenvectors
-        if self.stability == "paper":
-            density = FeatureDensity.paper(kept)
-        else:
-            density = FeatureDensity.robust(kept, spectrum, vectors, self.n_features)
-        path = RidgePath.of_spectrum(kept, spectrum, vectors, self.n_features)
-        shift, classes = self._labels(kept)
-        if not len(classes):
-            what = "labels" if self.task.has_probabilities else "numbers to predict"
-            raise InputError(
-                f"the {what} do not vary in the domains other than "
-                f"{' and '.join(map(repr, held_out))}; add samples or domains, or leave these out"
-            )
-        spectrum = decomposed.about(shift).take(classes)
-        precisions = maximise_evidence(spectrum)
-        self.trained[key] = _Training(
-            held_out, spectrum, vectors, precisions, path, density, classes, shift
-        )
-        return self.trained[key]
-
-    def fold(
-        self, training: _Training, union: _Decomposed, evidence: float, name: str, ridge: int
+    def _fold(
+        self,
+        training: PooledDomains,
+        together: PooledDomains,
+        name: str,
+        ridge: int,
+        densities: bool,
     ) -> HeldOutFold:
-        labels, predicted, label_density, feature_density = self._second_pass(training, name, ridge)
+        """`together` are the training domains and the held-out one."""
+        paper, held_out = self.stability == "paper", self.moments[name]
+        density = training.paper_density if paper else training.robust_density
+        labels, predicted, *of_samples = self._second_pass(
+            training, name, ridge, density if densities or paper else None
+        )
+        # of the published form, from moments, rounding would be amplified
+        mean = float(of_samples[1].mean()) if paper else density.of_moments(held_out)
+        stability, slope = density.stability(mean)
         each = self.task.contributions(predicted, labels)
-        classes = to_numpy(training.classes)
-        if self.stability == "paper":  # from moments, rounding would be amplified
-            density = float(feature_density.mean())
-        else:
-            density = training.density.of_moments(self.moments[name])
-        stability, slope = training.density.stability(density)
-        if self.read.groups:  # the union has groups that the training domains lack
-            union = self.decompose(self.moments_without(training.held_out) + self.moments[name])
-        spectrum, precisions = training.spectrum, training.precisions
+        precisions, classes = training.precisions, to_numpy(training.classes)
         # log p(y_i | Φ_i, y_-i, Φ_-i), at the precisions of the training domains
-        together = union.about(training.label_shift).take(training.classes)
-        gain = log_evidence(together, precisions) - log_evidence(spectrum, precisions)
-        alpha, beta = np.full((2, self.n_classes), np.nan)
+        union = together.spectrum_of(training.shift, training.classes)
+        gain = log_evidence(union, precisions) - log_evidence(training.spectrum, precisions)
+        alpha, beta = np.full((2, held_out.n_classes), np.nan)
         alpha[classes], beta[classes] = to_numpy(precisions.alpha), to_numpy(precisions.beta)
         return HeldOutFold(
             domain=name,
-            n=self.moments[name].n,
-            discriminability=float(self.backend.xp.mean(gain)) / (together.n - spectrum.n),
+            n=held_out.n,
+            discriminability=float(backend_of(gain).xp.mean(gain)) / held_out.n,
             stability=stability,
             stability_slope=slope,
             metric=float(each.mean()),
             second_metric=self.task.second_score(predicted, labels),
             alpha=alpha,
             beta=beta,
-            skipped=tuple(sorted(set(range(self.n_classes)) - set(classes.tolist()))),
+            skipped=tuple(sorted(set(range(held_out.n_classes)) - set(classes.tolist()))),
             unconverged=tuple(classes[~to_numpy(precisions.converged)].tolist()),
             ridge=ridge,
-            evidence=evidence,
-            training_evidence=_per_sample(spectrum, precisions),
-            shrinkage=training.density.shrinkage,
+            shrinkage=density.shrinkage,
             labels=labels,
             predicted=predicted,
             contributions=each,
-            label_log_density=label_density,
-            feature_log_density=feature_density,
+            label_log_density=of_samples[0],
+            feature_log_density=of_samples[1],
         )
 
-    def _second_pass(self, training: _Training, name: str, ridge: int) -> tuple[NDArray[Any], ...]:
+    def _second_pass(
+        self, training: PooledDomains, name: str, ridge: int, density: FeatureDensity | None
+    ) -> tuple[NDArray[Any], ...]:
         """Per sample: label, predicted label, and log-densities of the label and of the features.
 
-        The densities are empty unless they are wanted.
+        The log-densities are empty without a density.
         """
         predict = training.path.predict if self.task.one_class else training.path.outputs
-        width, parts = training.eigenvectors.shape[0], []
+        moments, parts = self.moments[name], []
         for features, labels in blocks(
-            self.read.shards(name), self.n_classes, self.backend, context=f"domain {name!r}"
+            self.read.shards(name),
+            moments.n_classes,
+            backend(self.read.device),
+            context=f"domain {name!r}",
         ):
-            if features.shape[1] != width:
+            if features.shape[1] != moments.n_features:
                 raise InputError(
-                    f"domain {name!r}: the moments have {width} features, but the shards have "
-                    f"{features.shape[1]}"
+                    f"domain {name!r}: the moments have {moments.n_features} features, but the "
+                    f"shards have {features.shape[1]}"
                 )
-            none = features[:0, 0]
-            densities = (
-                self._densities(training, features, labels) if self.densities else [none] * 2
-            )
+            densities = (features[:0, 0], features[:0, 0])
+            if density is not None:
+                densities = _log_densities(training, density, features, labels)
             outcome = (labels, predict(features, ridge), *densities)
             parts.append([to_numpy(array) for array in outcome])
         columns = tuple(np.concatenate(column) for column in zip(*parts, strict=True))
         n = len(columns[0]) if columns else 0
-        if n != self.moments[name].n:
+        if n != moments.n:
             raise InputError(
-                f"domain {name!r}: the moments are of {count(self.moments[name].n, 'sample')}, "
-                f"but the shards have {n}; return the same shards on every call"
+                f"domain {name!r}: the moments are of {count(moments.n, 'sample')}, but the shards "
+                f"have {n}; return the same shards on every call"
             )
         return columns
 
-    def _densities(self, training: _Training, features: Array, labels: Array) -> list[Array]:
-        r"""Log-densities of the labels and of the features of some samples.
 
-        Those of the labels, averaged over classes, are the marginals of the paper's Remark,
-        :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`.
-        In the eigenbasis V of the training domains the posterior :math:`N(m, A^{-1})` of the
-        weights has :math:`V^\top m = t/(S+\delta)`, and the diagonal of :math:`V^\top A^{-1} V` is
-        :math:`1/(\alpha + \beta S)`.
-        """
-        xp, precisions, density = self.backend.xp, training.precisions, training.density
-        away = features - density.mean[None, :]
-        turned = away @ density.basis
-        if density.basis is training.eigenvectors:
-            projected = turned + (density.mean @ density.basis)[None, :]
-        else:
-            projected = features @ training.eigenvectors
-        kernel = 1 / (training.spectrum.eigenvalues[:, None] + precisions.ridge[None, :])
-        # Y has a row of zeros for a class that the training domains lack.
-        Y = label_matrix(labels, self.n_classes) - training.label_shift[None, :]
-        predicted = projected @ (training.spectrum.projections.T * kernel)
-        error = xp.take(Y, training.classes, axis=1) - predicted
-        variance = (1 + projected**2 @ kernel) / precisions.beta[None, :]
-        marginals = xp.log(2 * math.pi * variance) + error**2 / variance
-        return [-0.5 * xp.mean(marginals, axis=1), density.of_samples(away, turned)]
+def _log_densities(
+    training: PooledDomains, density: FeatureDensity, features: Array, labels: Array
+) -> tuple[Array, Array]:
+    r"""Log-densities of the labels and of the features of some samples.
 
-    def _labels(self, moments: Moments) -> tuple[Array, Array]:
-        """What to subtract from the labels, and the columns that are then not all zero."""
-        xp = self.backend.xp
-        if not self.task.has_probabilities:
-            return moments.label_mean, xp.nonzero(moments.label_varies)[0]
-        return xp.zeros_like(moments.label_sum), xp.nonzero(moments.label_sum)[0]
-
-
-def _per_sample(spectrum: Spectrum, precisions: Precisions) -> float:
-    """Log evidence per sample, averaged over classes."""
-    evidence = log_evidence(spectrum, precisions)
-    return float(backend_of(evidence).xp.mean(evidence)) / spectrum.n
+    Those of the labels, averaged over classes, are the marginals of the paper's Remark,
+    :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`. In the
+    eigenbasis V of the training domains the posterior :math:`N(m, A^{-1})` of the weights has
+    :math:`V^\top m = t/(S+\delta)`, and the diagonal of :math:`V^\top A^{-1} V` is
+    :math:`1/(\alpha + \beta S)`.
+    """
+    xp, precisions, spectrum = backend_of(features).xp, training.precisions, training.spectrum
+    away = features - density.mean[None, :]
+    turned = away @ density.basis
+    if density.basis is training.eigenvectors:
+        projected = turned + (density.mean @ density.basis)[None, :]
+    else:
+        projected = features @ training.eigenvectors
+    kernel = 1 / (spectrum.eigenvalues[:, None] + precisions.ridge[None, :])
+    # Y has a row of zeros for a class that the training domains lack.
+    Y = label_matrix(labels, len(training.shift)) - training.shift[None, :]
+    error = xp.take(Y, training.classes, axis=1) - projected @ (spectrum.projections.T * kernel)
+    variance = (1 + projected**2 @ kernel) / precisions.beta[None, :]
+    marginals = xp.log(2 * math.pi * variance) + error**2 / variance
+    return -0.5 * xp.mean(marginals, axis=1), density.of_samples(away, turned)

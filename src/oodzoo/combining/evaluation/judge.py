@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,7 +42,7 @@ from oodzoo.core.options import Limits, total_cost
 from oodzoo.extraction.engines import Engine, Work, Worker
 from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.ranking.constraints import choose_top_k
-from oodzoo.ranking.ranker import orders_for_test_domains, rank, rank_for_test_domains
+from oodzoo.ranking.ranker import model_orders, rank, rank_for_test_domains
 from oodzoo.ranking.ranking import Ranking
 
 SHARES = (1 / 2, 1 / 10)
@@ -172,20 +172,22 @@ class Rankings:
 
     Attributes
     ----------
-    orders : dict of str to list of str
+    orders : dict of str or None to list of str
+        That of all domains under None.
     scores : dict of str to Ranking
         With all scores; empty if no baselines are wanted.
     """
 
-    orders: dict[str, list[str]]
+    orders: dict[str | None, list[str]]
     scores: dict[str, Ranking]
 
     @classmethod
     def of(cls, source: FeatureSource, settings: Settings, device: str | None) -> Rankings:
         if settings.peers is None:
-            return cls(orders_for_test_domains(source, score=settings.score, device=device), {})
+            return cls(model_orders(source, score=settings.score, device=device), {})
         found = rank_for_test_domains(source, score=settings.score, device=device)
-        return cls({test: [row.model for row in r.rows] for test, r in found.items()}, found)
+        final = rank(source, score=settings.score, device=device)
+        return cls({None: final.models, **{test: r.models for test, r in found.items()}}, found)
 
 
 class Judge:
@@ -286,7 +288,7 @@ class Judge:
         """Decide again within a limit on all domains."""
         return limited_final(
             self._source,
-            self._order,
+            self._rankings.orders[None],
             self._heads[None],
             Limits(max_models=self._settings.max_models, max_ms=max_ms),
             final,
@@ -299,16 +301,12 @@ class Judge:
         return {
             test: first_within(order, self._heads[test], limits)
             for test, order in self._rankings.orders.items()
+            if test is not None
         }
-
-    @cached_property
-    def _order(self) -> list[str]:
-        ranking = rank(self._source, score=self._settings.score, device=self._device)
-        return [row.model for row in ranking.rows]
 
     def final(self) -> Decision:
         """Decide on all domains."""
-        source, settings, order = self._source, self._settings, self._order
+        source, settings, order = self._source, self._settings, self._rankings.orders[None]
         top_k = settings.main_top_k
         return decide(
             source,

@@ -48,7 +48,7 @@ from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
 from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.ranking import scores
-from oodzoo.ranking.ranker import model_terms, warn_of_noise
+from oodzoo.ranking.ranker import ModelTerms, warn_of_noise
 from oodzoo.ranking.scores import Score
 from oodzoo.ranking.scores.catalogue import compute_score, is_own
 from oodzoo.ranking.terms import FOLD_SCORES, Terms, score_table
@@ -199,9 +199,10 @@ def measure(
             progress(number, total)
         stability: Stability = "paper" if name == PAPER else "robust"
         if stability not in terms:  # the terms of a model are the same for all of its scores
-            tests = source.domains if protocol == "unseen" else ()
-            each = [model_terms(source, m, stability, device, tests=tests) for m in source.models]
-            terms[stability] = dict(zip(source.models, each, strict=True))
+            terms[stability] = {}
+            for model in source.models:
+                of_model = ModelTerms(source, model, device, stability)
+                terms[stability][model] = {test: of_model.all(test or None) for test in training}
         if protocol == "all" and name in ("zood", "discriminability", PAPER):
             warn_of_noise({model: found[""] for model, found in terms[stability].items()})
         values[name] = {}
