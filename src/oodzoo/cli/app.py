@@ -55,7 +55,8 @@ PANELS = {
         *("max_hours", "choose_by", "checkpoints"),
     ),
     "Compute": (
-        *("device", "engine", "address", "precision", "dtype", "batch_size", "shard", "seed"),
+        *("device", "engine", "address", "precision", "decode", "dtype", "batch_size"),
+        *("shard", "seed"),
     ),
     "Output": (
         *("out", "store", "plot", "format", "dry_run", "log_file", "mlflow"),

@@ -56,6 +56,7 @@ def extract(
     compute: ModelCompute,
     batch_size: str = "auto",
     precision: str = "float32",
+    decode: str = "reduced",
     dtype: str = "float32",
     on_error: str = "skip",
     limit: int | None = None,
@@ -107,6 +108,7 @@ def extract(
         dtype,
         on_error,  # type: ignore[arg-type]
         texts.read(),
+        decode,  # type: ignore[arg-type]
     )
     others = tracking.listeners()
     specs = open_zoo(zoo, None if dry_run else compute.engine)

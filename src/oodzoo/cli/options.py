@@ -31,6 +31,9 @@ columns : ROLE=NAME,…
 decided (--from) : FILE.json
     Fit what oodzoo evaluate recommends, or the features that oodzoo select has selected: the
     file that their --out has written.
+decode : HOW
+    How large JPEG images are decoded: reduced, to no less than twice the size that a model
+    resizes them to, or full.
 device
     Device for the models: auto, cpu, cuda, cuda:1, mps; several, as cuda:0,cuda:1, or all
     (GPUs): a process each.

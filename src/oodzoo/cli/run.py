@@ -401,6 +401,7 @@ def run(
     published: str | None = None,
     compute: ModelCompute,
     precision: str = "float32",
+    decode: str = "reduced",
     texts: PromptOptions,
     early: RaceOptions,
     limit: int | None = None,
@@ -433,7 +434,12 @@ def run(
         testbed=testbed,
         seed=seed,
         published=published,
-        extraction=ExtractionConfig(compute.device, precision=precision, prompts=texts.read()),
+        extraction=ExtractionConfig(
+            compute.device,
+            precision=precision,
+            prompts=texts.read(),
+            decode=decode,  # type: ignore[arg-type]
+        ),
         engine=compute.engine,
         address=compute.address,
         **vars(limits),

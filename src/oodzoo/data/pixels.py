@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -39,6 +39,9 @@ _LIMIT = 1 << 30
 # What all threads together hold at the same time; a larger image is decoded alone.
 _MEMORY = Budget(3 * _LIMIT)
 
+Reduction = Callable[[int, int], int]
+"""By how much a JPEG may be reduced while it is decoded: 1, 2, 4 or 8, by its upright size."""
+
 _STRIP = 1 << 18
 """Pixels that are converted to RGB at once."""
 
@@ -55,6 +58,10 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 
+_SIDEWAYS = frozenset({_UPRIGHT[orientation] for orientation in (5, 6, 7, 8)})
+
+_SCALES = (1, 2, 4, 8)
+
 # libtiff would write about damaged files to stderr, beside the exception. On Windows, where it is a
 # part of Pillow, its functions are not found.
 with suppress(OSError, AttributeError):
@@ -63,14 +70,19 @@ with suppress(OSError, AttributeError):
     _pillow.TIFFSetWarningHandler(None)
 
 
+def _whole(width: int, height: int) -> int:
+    return 1
+
+
 @contextmanager
-def decoding(content: bytes) -> Iterator[Image.Image]:
+def decoding(content: bytes, reduction: Reduction = _whole) -> Iterator[Image.Image]:
     """Decode the bytes of an image file to upright RGB, for use in the with block.
 
     The EXIF orientation is applied, transparent pixels become white, 16-bit greyscale is scaled to
     8 bits (Pillow's own conversion would clip it), and the first frame of an animation is used.
-    An image that would take more memory than the limit is refused, or decoded at a reduced size if
-    it is a JPEG. Threads wait for each other rather than hold more than a fixed amount together.
+    A JPEG is decoded at the scale that `reduction` allows. An image that would take more memory
+    than the limit is refused, or decoded at a reduced scale if it is a JPEG. Threads wait for each
+    other rather than hold more than a fixed amount together.
 
     Raises
     ------
@@ -78,7 +90,43 @@ def decoding(content: bytes) -> Iterator[Image.Image]:
         For an empty, truncated, oversized or undecodable file; transient for lack of memory.
     """
     with ExitStack() as reserved:
-        yield _decode(content, reserved)
+        yield _decode(content, reserved, reduction)
+
+
+def decode_scaled(
+    content: bytes, reductions: Sequence[Reduction]
+) -> Iterator[tuple[Image.Image, list[int]]]:
+    """Decode the bytes of an image file once for each scale that is asked for.
+
+    Scales of 1/2, 1/4 and 1/8 take a fraction of the time of the whole JPEG; images of other
+    formats are decoded as they are. See :func:`decoding`.
+
+    Parameters
+    ----------
+    content : bytes
+    reductions : sequence of callable
+        Called with the upright width and height of a JPEG.
+
+    Yields
+    ------
+    image : Image
+        Only to be used before the next one is asked for.
+    positions : list of int
+        The reductions that it is meant for.
+    """
+    left = list(range(len(reductions)))
+    scales = [1] * len(reductions)
+
+    def next_scale(width: int, height: int) -> int:
+        scales[:] = [each(width, height) for each in reductions]
+        return scales[left[0]]
+
+    while left:
+        with ExitStack() as reserved:
+            image = _decode(content, reserved, next_scale)
+            same = [at for at in left if scales[at] == scales[left[0]]]
+            yield image, same
+        left = [at for at in left if at not in same]
 
 
 def decode(content: bytes) -> Image.Image:
@@ -111,13 +159,15 @@ def examine(content: bytes) -> ImageFacts:
         return ImageFacts(*rgb.size, str(image.format), image.mode, is_grey)
 
 
-def _decode(content: bytes, reserved: ExitStack) -> Image.Image:
-    with _opened(content, reserved) as image:
+def _decode(content: bytes, reserved: ExitStack, reduction: Reduction) -> Image.Image:
+    with _opened(content, reserved, reduction) as image:
         return as_rgb(image)
 
 
 @contextmanager
-def _opened(content: bytes, reserved: ExitStack) -> Iterator[Image.Image]:
+def _opened(
+    content: bytes, reserved: ExitStack, reduction: Reduction = _whole
+) -> Iterator[Image.Image]:
     """Open the bytes of an image file, and reserve what decoding them needs."""
     if not content:
         raise UnreadableImageError("the file is empty (0 bytes)")
@@ -129,7 +179,7 @@ def _opened(content: bytes, reserved: ExitStack) -> Iterator[Image.Image]:
             raise UnreadableImageError(
                 f"unsupported format {image.format}; convert it to PNG or JPEG"
             )
-        needed = _fit(image, limit)
+        needed = _fit(image, limit, reduction)
         if needed > limit:
             raise UnreadableImageError(
                 f"decoding {image.width:,} × {image.height:,} pixels takes {file_size(needed)}, "
@@ -149,13 +199,17 @@ def _open(content: bytes) -> Image.Image:
         return JpegImageFile(io.BytesIO(content))  # whose size can be reduced
 
 
-def _fit(image: Image.Image, limit: int) -> int:
-    """Return the bytes that decoding takes; reduce the size of a JPEG where it exceeds a limit."""
+def _fit(image: Image.Image, limit: int, reduction: Reduction) -> int:
+    """Return the bytes that decoding takes.
+
+    A JPEG is reduced as much as the reduction allows, and further where it exceeds the limit.
+    """
     pixels, (width, height) = Image.MAX_IMAGE_PIXELS, image.size
     stored = 1 if image.mode in ("1", "L", "P") else 4
     # A progressive JPEG has its coefficients in memory, whatever the size of the pixels.
     layers = image.layers if isinstance(image, JpegImageFile) else 0
-    for scale in (1, 2, 4, 8) if layers else (1,):
+    least = reduction(*_upright_size(image)) if layers else 1
+    for scale in [each for each in _SCALES if each >= least] if layers else (1,):
         wide, high = -(-width // scale), -(-height // scale)
         # The stored pixels, turned, in RGB; Pillow has a pointer to each row of the three.
         needed = high * (wide * (2 * stored + 4) + 24)
@@ -215,12 +269,21 @@ def _require_known_range(image: Image.Image) -> None:
         )
 
 
-def _upright(image: Image.Image) -> Image.Image:
+def _turn(image: Image.Image) -> Image.Transpose | None:
+    """How an image is turned upright, if it has to be."""
     try:
-        orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
+        return _UPRIGHT.get(image.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # damaged metadata do not affect the pixels
-        return image
-    method = _UPRIGHT.get(orientation)
+        return None
+
+
+def _upright_size(image: Image.Image) -> tuple[int, int]:
+    width, height = image.size
+    return (height, width) if _turn(image) in _SIDEWAYS else (width, height)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    method = _turn(image)
     if method is None:
         return image
     turned = image.transpose(method)

@@ -33,6 +33,7 @@ from oodzoo.store.mirror import location, pulled, store_folder
 from oodzoo.store.table import segment_file
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
 from oodzoo.zoo import Model, ModelSpec
+from oodzoo.zoo.preprocessing import Decode
 from oodzoo.zoo.sources import local_path
 from oodzoo.zoo.spec import by_network
 
@@ -74,6 +75,7 @@ class ExtractionJob(msgspec.Struct, frozen=True):
     precision: str
     dtype: str
     on_error: Literal["skip", "fail"]
+    decode: Decode
 
 
 class ModelShards(msgspec.Struct, frozen=True):
@@ -136,6 +138,7 @@ def describe_job(
         config.precision,
         config.dtype,
         config.on_error,
+        config.decode,
     )
     here = __name__
     return Work(f"{here}:run_task", msgspec.json.encode(job), check=f"{here}:missing_here")
@@ -213,7 +216,14 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
     """Extract in this process what a task asks for and the store still lacks."""
     job = _job(shared)
     wanted = msgspec.json.decode(task, type=ModelShards)
-    config = ExtractionConfig(worker.device, job.batch_size, job.precision, job.dtype, job.on_error)
+    config = ExtractionConfig(
+        worker.device,
+        job.batch_size,
+        job.precision,
+        job.dtype,
+        job.on_error,
+        decode=job.decode,
+    )
     extraction = Extraction(store_folder(job.store))
     with warnings.catch_warnings(record=True) as warned, writing(job.store) as writer:
         warnings.simplefilter("always")

@@ -30,6 +30,7 @@ from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import writing
 from oodzoo.zoo import ModelSpec
+from oodzoo.zoo.preprocessing import Decode
 from oodzoo.zoo.prompts import Prompts
 
 Unlabelled = str | Path | UnlabelledImages | Sequence[str | Path | UnlabelledImages]
@@ -74,6 +75,10 @@ def extract(
         Storage type of the features.
     on_error : {"skip", "fail"}
         Whether an unreadable image is skipped and recorded, or stops the extraction.
+    decode : {"reduced", "full"}
+        Whether a large JPEG may be decoded at a reduced scale, which has at least twice the width
+        and height that the model resizes it to. It is recorded for each model, and predictors
+        decode in the same way.
     unlabelled : path, UnlabelledImages or a sequence of them
         Folders of images without labels, each a domain of its own named as the folder, or as in
         "NAME=FOLDER". Only what asks for them by name uses them.
@@ -262,8 +267,8 @@ def add_unlabelled(
         writer.table = writer.table.replacing(domain)
         writer.add_images()
         timings = Timings(store.path, extraction, progress)
-        for (precision, dtype), specs in groups.items():
-            config = ExtractionConfig(here, precision=precision, dtype=dtype)
+        for (precision, dtype, decode), specs in groups.items():
+            config = ExtractionConfig(here, precision=precision, dtype=dtype, decode=decode)
             loop = ExtractionLoop(files, writer, config, progress, extraction)
             for group in loop.load_groups(specs):
                 names = [loaded.name for loaded in group]
@@ -278,9 +283,9 @@ def add_unlabelled(
 
 def _groups(
     store: FeatureStore, models: Sequence[str], zoo: Sequence[ModelSpec]
-) -> dict[tuple[str, str], list[ModelSpec]]:
-    """Find the models in the zoo or where the store recorded them, by precision and dtype."""
-    groups: dict[tuple[str, str], list[ModelSpec]] = defaultdict(list)
+) -> dict[tuple[str, str, Decode], list[ModelSpec]]:
+    """Find the models in the zoo or where the store recorded them, by the options they need."""
+    groups: dict[tuple[str, str, Decode], list[ModelSpec]] = defaultdict(list)
     for name in models:
         stored = store.model(name)
         if stored.preprocessing is None or stored.source == "python":
@@ -292,7 +297,7 @@ def _groups(
                 "or give the features of the target in Python (target={model: array})"
             )
         spec = find_spec(store, stored, zoo)
-        groups[stored.precision, stored.dtype].append(spec)
+        groups[stored.precision, stored.dtype, stored.decode].append(spec)
     return groups
 
 

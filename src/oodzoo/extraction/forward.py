@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -289,10 +289,11 @@ def _decode(
             if None in pixels:
                 pixels[None][row] = _read_text(source)
                 continue
-            with _opened(source) as image:
-                for geometry, array in pixels.items():
-                    if geometry is not None:
-                        array[row] = geometry.apply(image)
+            geometries = [geometry for geometry in pixels if geometry is not None]
+            with closing(_opened(source, geometries)) as images:
+                for image, positions in images:
+                    for geometry in (geometries[at] for at in positions):
+                        pixels[geometry][row] = geometry.apply(image)
         except UnreadableImageError as error:
             problems[row] = error
     return problems
@@ -312,14 +313,14 @@ def _require_digest(content: bytes, digest: str | None) -> None:
         raise UnreadableImageError("the file has changed since it was listed", transient=True)
 
 
-@contextmanager
-def _opened(source: Source) -> Iterator[Image.Image]:
-    """Decode an image, for use in the with block."""
+def _opened(
+    source: Source, geometries: Sequence[Geometry]
+) -> Generator[tuple[Image.Image, list[int]], None, None]:
+    """Decode an image at each scale that geometries need, with the positions of these."""
     if isinstance(source, Image.Image):
-        yield pixels.as_rgb(source)
+        yield pixels.as_rgb(source), list(range(len(geometries)))
         return
     file, digest = source if isinstance(source, HashedFile) else (source, None)
     with reading(file) as content:
         _require_digest(content, digest)
-        with pixels.decoding(content) as image:
-            yield image
+        yield from pixels.decode_scaled(content, [each.reduction for each in geometries])

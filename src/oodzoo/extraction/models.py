@@ -16,6 +16,7 @@ from oodzoo.store.format import ModelRecord, StoredModel
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_zoo
 from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.model import network_of
+from oodzoo.zoo.preprocessing import Decode, Preprocessing
 from oodzoo.zoo.sources import get_source, load_network, packages_of, portable_source
 from oodzoo.zoo.spec import network_key, require_unique_names, verified_file
 
@@ -62,19 +63,21 @@ class LoadedModel:
 
     @classmethod
     def load(
-        cls, members: Sequence[ModelSpec | Model], *, device: str, precision: str
+        cls, members: Sequence[ModelSpec | Model], *, device: str, precision: str, decode: Decode
     ) -> list[LoadedModel | InputError]:
         """Load models of one network; in place of one that fails, an error."""
         loaded = [member for member in members if isinstance(member, Model)]
         if loaded:
             device = resolve_device(device, "python")
-            return [cls(model, None, precision, device) for model in loaded]
+            return [cls(model.decoding(decode), None, precision, device) for model in loaded]
         specs = [member for member in members if isinstance(member, ModelSpec)]
         device = resolve_device(device, specs[0].kind)
         precision = get_source(specs[0].kind).precision or precision
         models = load_network(specs, device=device, precision=precision)
         return [
-            model if isinstance(model, InputError) else cls(model, spec, precision, device)
+            model
+            if isinstance(model, InputError)
+            else cls(model.decoding(decode), spec, precision, device)
             for spec, model in zip(specs, models, strict=True)
         ]
 
@@ -94,7 +97,7 @@ class LoadedModel:
             pretraining=info.pretraining,
             precision=self.precision,
             dtype=dtype,
-            preprocessing=asdict(info.preprocessing),
+            preprocessing=_recorded(info.preprocessing),
             licence=info.licence,
             spec=None if spec is None else _resolved_spec(spec, info),
             versions=_versions("" if spec is None else spec.kind),
@@ -105,6 +108,14 @@ class LoadedModel:
         if self.spec is None:
             return {}
         return {"source": self.spec.source, "folder": str(self.spec.folder.resolve())}
+
+
+def _recorded(preprocessing: Preprocessing) -> dict[str, Any]:
+    """The fields of a preprocessing; images are decoded at full size where it does not say how."""
+    found = asdict(preprocessing)
+    if preprocessing.geometry is not None and preprocessing.geometry.decode == "full":
+        del found["geometry"]["decode"]
+    return found
 
 
 def find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]) -> ModelSpec:

@@ -35,6 +35,7 @@ from oodzoo.store.shards import Shard
 from oodzoo.store.writer import DTYPES, update_local
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.model import Pixels, collect_together, launch_together
+from oodzoo.zoo.preprocessing import DECODE, Decode
 from oodzoo.zoo.prompts import Prompts
 from oodzoo.zoo.torch_model import PRECISIONS
 
@@ -140,6 +141,7 @@ class ExtractionOptions(TypedDict, total=False):
     precision: str
     dtype: str
     on_error: Literal["skip", "fail"]
+    decode: Decode
     engine: str
     address: str | None
 
@@ -154,6 +156,7 @@ class ExtractionConfig:
     dtype: str = "float32"
     on_error: Literal["skip", "fail"] = "skip"
     prompts: Prompts = field(default_factory=Prompts)
+    decode: Decode = "reduced"
 
     def __post_init__(self) -> None:
         devices = parse_devices(self.device)
@@ -172,6 +175,7 @@ class ExtractionConfig:
             ("precision", PRECISIONS),
             ("dtype", DTYPES),
             ("on_error", ("skip", "fail")),
+            ("decode", DECODE),
         ):
             if getattr(self, key) not in known:
                 raise InputError(
@@ -180,7 +184,9 @@ class ExtractionConfig:
 
     def load(self, members: Sequence[ModelSpec | Model]) -> list[LoadedModel | InputError]:
         """Load models of one network on the device; in place of one that fails, an error."""
-        return LoadedModel.load(members, device=self.device, precision=self.precision)
+        return LoadedModel.load(
+            members, device=self.device, precision=self.precision, decode=self.decode
+        )
 
 
 STAGE = "extraction"

@@ -446,7 +446,7 @@ def _extract(
     inputs = [
         dataset.fingerprint,
         [_identity(spec) for spec in zoo],
-        {key: getattr(options, key) for key in ("precision", "dtype", "on_error")},
+        {key: getattr(options, key) for key in ("precision", "dtype", "on_error", "decode")},
         *([part.name, part.paths, part.digests] for part in unlabelled),
         *([] if options.prompts.is_default else [dataclasses.asdict(options.prompts)]),
         *([["race", config.budget, config.seed]] if config.is_race else []),

@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -126,6 +126,8 @@ def load_models(models: Sequence[PredictorModel], device: str = "auto") -> dict[
         for model, each in zip(together, found, strict=True):
             if isinstance(each, InputError):
                 raise each
+            if (geometry := model.preprocessing.geometry) is not None:
+                each = each.decoding(geometry.decode)  # as the features were
             info, what = each.info, f"model {model.name!r}"
             # an ONNX file was verified before: its fingerprint includes logits, not loaded here
             if model.spec.kind != "onnx" and info.fingerprint != model.fingerprint:
@@ -210,13 +212,13 @@ def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preproce
             f"model {spec.name!r}: {str(spec.file)!r} is not the file that the store's features "
             "were computed with; give the zoo with that file (--zoo, or zoo=), or extract again"
         )
-    geometry = preprocessing.geometry
+    geometry = preprocessing.decoding("full").geometry  # what the predictor decides itself
     height, width = geometry.crop
     is_square = geometry == square(height, preprocessing.mean, preprocessing.std).geometry
     return replace(
         spec,
         input_size=height if height == width else None,
-        geometry=None if is_square else asdict(geometry),
+        geometry=None if is_square else geometry.stated(),
         mean=preprocessing.mean,
         std=preprocessing.std,
         features=outputs[0] if spec.layer is None else None,

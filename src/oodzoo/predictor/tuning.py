@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -478,13 +478,12 @@ def tuned_model(
     file = folder / f"{name}.onnx"
     with explaining_disk_errors(file):
         write_onnx(file)
-    before, preprocessing = original.spec, original.preprocessing
+    before, preprocessing = original.spec, original.preprocessing.decoding("full")
     pretraining = before.pretraining or "pre-trained"
     height, _ = preprocessing.geometry.crop
     geometry: dict[str, Any] | None = None
     if preprocessing != square(height, preprocessing.mean, preprocessing.std):
-        fields = asdict(preprocessing.geometry)
-        geometry = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+        geometry = preprocessing.geometry.stated()
     spec = ModelSpec(
         name=name,
         source=f"onnx/{file.name}",

@@ -151,7 +151,7 @@ def race(
         all models on all images.
     seed : int
         Of the sample.
-    device, batch_size, precision, dtype, on_error, unlabelled, engine, address, listener
+    device, batch_size, precision, dtype, on_error, decode, unlabelled, engine, address, listener
         See :func:`oodzoo.extract`.
     """
     require_known("race", options, ExtractionOptions)

@@ -25,7 +25,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import xxhash
@@ -260,6 +260,12 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
     licence: str | None = None
     spec: dict[str, Any] | None = None
     versions: dict[str, str] = {}
+
+    @property
+    def decode(self) -> Literal["full", "reduced"]:
+        """How JPEG images were decoded, see :class:`oodzoo.zoo.Geometry`."""
+        geometry = (self.preprocessing or {}).get("geometry") or {}
+        return "reduced" if geometry.get("decode") == "reduced" else "full"
 
     @property
     def widths(self) -> dict[str, int]:

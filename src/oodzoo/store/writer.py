@@ -62,6 +62,8 @@ from oodzoo.store.table import (
 
 DTYPES = ("float32", "float16")
 
+_SCALES = {"full": "full size", "reduced": "a reduced scale"}
+
 
 @contextmanager
 def writing(
@@ -228,6 +230,7 @@ class StoreWriter:
             if old.identity == record.identity and (old.spec or not record.spec):
                 record = old
             elif old.identity != record.identity and shards.record_files(folder):
+                self._require_decoded_alike(name, old, record)
                 key = next(k for k in IDENTITY if getattr(old, k) != getattr(record, k))
                 raise InputError(
                     f"the store contains features of another model under the name {name!r} ({key} "
@@ -239,6 +242,16 @@ class StoreWriter:
                 write_bytes(path, content)
         self._own.add(name)
         self._models[name] = record
+
+    def _require_decoded_alike(self, name: str, old: ModelRecord, new: ModelRecord) -> None:
+        """Reject images that are decoded otherwise than those that a model has features of."""
+        if old.decode != new.decode:
+            raise InputError(
+                f"model {name!r}: the store has its features of images decoded at "
+                f"{_SCALES[old.decode]}, now {_SCALES[new.decode]}; give --decode {old.decode} "
+                f"(decode={old.decode!r}), use another store, or remove the model with `oodzoo "
+                f"store rm {typed(shown(self.path))} {typed(name)}`"
+            )
 
     def _require_distinct(self, name: str) -> None:
         """Reject a name that some file systems cannot distinguish from that of another model."""

@@ -165,9 +165,11 @@ class TrainingImages:
     def _prepared(self, row: int) -> Pixels:
         if (prepared := self._kept.get(("prepared", row))) is not None:
             return prepared
-        if (whole := self._kept.get(("whole", row))) is not None:
+        whole = self._kept.get(("whole", row))
+        if whole is not None and self._geometry.reduction(*whole.shape[1::-1]) == 1:
             return self._geometry.apply(Image.fromarray(whole))
-        with reading(self._files[row]) as content, decoding(content) as image:
+        how = self._geometry.reduction
+        with reading(self._files[row]) as content, decoding(content, how) as image:
             prepared = self._geometry.apply(image)
         self._keep("prepared", row, prepared)
         return prepared

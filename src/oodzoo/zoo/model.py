@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
-from oodzoo.zoo.preprocessing import Preprocessing
+from oodzoo.zoo.preprocessing import Decode, Preprocessing
 from oodzoo.zoo.spec import Pooling
 
 T = TypeVar("T")
@@ -79,6 +80,15 @@ class Model(ABC):
     """Whether inference runs on the CPU, where prefetching images would compete with it."""
     batch: int = 1
     """A forward pass computes a multiple of so many images."""
+
+    def decoding(self, decode: Decode) -> Self:
+        """Return this model for images that are decoded in another way, with the same weights."""
+        preprocessing = self.info.preprocessing.decoding(decode)
+        if preprocessing == self.info.preprocessing:
+            return self
+        model = copy.copy(self)
+        model.info = replace(self.info, preprocessing=preprocessing)
+        return model
 
     def one_thread(self) -> AbstractContextManager[None]:
         """Run forward passes on the CPU in the calling thread only."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,8 @@ from oodzoo.data.pixels import explaining_errors
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 Fit = Literal["squash", "cover", "contain"]
 Centring = Literal["even", "down"]
+Decode = Literal["full", "reduced"]
+DECODE: tuple[Decode, ...] = ("reduced", "full")
 
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
@@ -47,6 +49,9 @@ class Geometry:
     matches the shorter side; "contain" keeps it, matches the longer side and pads with `fill`.
     Then the centre is cropped. An offset that falls between two pixels is rounded to even
     (`centring="even"`, as in torchvision) or down (`"down"`, as in transformers).
+
+    With `decode="reduced"`, a JPEG is decoded at the smallest scale of 1/2, 1/4 and 1/8 that has at
+    least twice the width and height that the image is resized to, see :meth:`reduction`.
     """
 
     resize: tuple[int, int]
@@ -55,6 +60,7 @@ class Geometry:
     interpolation: Interpolation = "bilinear"
     fill: int = 0
     centring: Centring = "even"
+    decode: Decode = "full"
 
     def __post_init__(self) -> None:
         if min(*self.resize, *self.crop) < 1:
@@ -72,7 +78,7 @@ class Geometry:
             If the image cannot be resized, for example for lack of memory.
         """
         with explaining_errors():
-            width, height = self._size(image)
+            width, height = self._size(*image.size)
             # Pillow resizes the rows first, and then the columns
             pixels = width * max(height, image.height)
             if pixels > _MAX_PIXELS or max(image.size) > _MAX_SIDE:
@@ -80,18 +86,39 @@ class Geometry:
             resized = image.resize((width, height), _FILTERS[self.interpolation])
             return np.asarray(_centre(resized, self))
 
-    def _size(self, image: Image.Image) -> tuple[int, int]:
-        height, width = self.resize
+    def stated(self) -> dict[str, Any]:
+        """Return the table `geometry` of a zoo file, which does not say how images are decoded."""
+        fields = {key: value for key, value in asdict(self).items() if key != "decode"}
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
+
+    def reduction(self, width: int, height: int) -> int:
+        """Return by how much a JPEG of this size is reduced while it is decoded: 1, 2, 4 or 8.
+
+        Examples
+        --------
+        >>> reduced = Geometry((256, 256), (224, 224), "cover", decode="reduced")
+        >>> [reduced.reduction(n, n * 3 // 4) for n in (1024, 1366, 4032, 8000)]
+        [1, 2, 4, 8]
+        """
+        if self.decode == "full":
+            return 1
+        wide, high = self._size(width, height)
+        few = (n for n in (8, 4, 2) if width >= 2 * n * wide and height >= 2 * n * high)
+        return next(few, 1)
+
+    def _size(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height that an image of this size is resized to."""
+        high, wide = self.resize
         if self.fit == "squash":
-            return width, height
-        if self.fit == "contain" or height != width:
+            return wide, high
+        if self.fit == "contain" or high != wide:
             either = max if self.fit == "contain" else min
-            ratio = either(image.height / height, image.width / width)
-            return max(1, round(image.width / ratio)), max(1, round(image.height / ratio))
+            ratio = either(height / high, width / wide)
+            return max(1, round(width / ratio)), max(1, round(height / ratio))
         # As in torchvision's Resize(int), the longer side is rounded down.
-        if image.width <= image.height:
-            return width, max(1, int(width * image.height / image.width))
-        return max(1, int(height * image.width / image.height)), height
+        if width <= height:
+            return wide, max(1, int(wide * height / width))
+        return max(1, int(high * width / height)), high
 
 
 @dataclass(frozen=True)
@@ -105,6 +132,10 @@ class Preprocessing:
     def __post_init__(self) -> None:
         if min(self.std) <= 0:
             raise InputError(f"std must be positive, got {list(self.std)}")
+
+    def decoding(self, decode: Decode) -> Preprocessing:
+        """Return the preprocessing of images that are decoded in another way."""
+        return replace(self, geometry=replace(self.geometry, decode=decode))
 
     def normalise(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Normalise pixels (n, height, width, 3) to a tensor (n, 3, height, width)."""
@@ -139,6 +170,10 @@ class TextPreprocessing:
     def geometry(self) -> None:
         """A text has none."""
         return
+
+    def decoding(self, decode: Decode) -> TextPreprocessing:
+        """Nothing of a text is decoded."""
+        return self
 
 
 def square(

@@ -290,7 +290,8 @@ def read_geometry(table: dict[str, Any], context: str) -> Geometry:
     >>> read_geometry({"resize": [256, 256], "crop": [224, 224], "fit": "cover"}, "zoo").crop
     (224, 224)
     """
-    known = [field.name for field in dataclasses.fields(Geometry)]
+    fields = [field.name for field in dataclasses.fields(Geometry)]
+    known = [name for name in fields if name != "decode"]  # an option of the extraction
     if unknown := sorted(set(table) - set(known)):
         raise InputError(
             f"{context}: unknown key {unknown[0]!r} of geometry; expected one of {', '.join(known)}"

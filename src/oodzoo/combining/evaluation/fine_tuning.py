@@ -230,7 +230,7 @@ def _load(
         )
     if spec.kind == "onnx" and spec.layer is None:
         spec = replace(spec, features=info.outputs[0])
-    return spec, info.preprocessing
+    return spec, info.preprocessing.decoding(stored.decode)
 
 
 def _require_time(tuner: Tuner, name: str, tests: Sequence[str], max_hours: float | None) -> None:
