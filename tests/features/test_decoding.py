@@ -20,7 +20,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import UnreadableImageError
 from oodzoo.data.pixels import decode, decode_scaled, decoding
 from oodzoo.data.sources.folder import UnlabelledImages
-from oodzoo.extraction.engines import Part
+from oodzoo.extraction.engines import WorkPart
 from oodzoo.extraction.extract import add_unlabelled, extract_part
 from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.predictor.chunks import iter_features
@@ -207,7 +207,7 @@ def test_resumed_with_the_other_setting(photos: Path, zoo: Zoo, tmp_path: Path) 
     """After half of the work, as after a killed process: a clear line, and nothing is lost."""
     path, data = tmp_path / "store", ImageDomains(photos)
     config = ExtractionConfig("cpu", decode="full")
-    opened, _ = extract_part(data, zoo(), path, config, Part(1, 2))
+    opened, _ = extract_part(data, zoo(), path, config, WorkPart(1, 2))
     assert opened is None
     with pytest.raises(InputError, match="the store has its features of images decoded at full"):
         oodzoo.extract(data, zoo(), path, device="cpu")
