@@ -141,7 +141,7 @@ def test_forms_of_labels() -> None:
     assert one.classes_.tolist() == ["y"]
     assert "1 number from" in repr(one)
     for kind in KINDS:
-        features, y, domains = problem(kind)  # type: ignore[arg-type]
+        features, y, domains = problem(kind)
         frame = pandas.DataFrame(y, columns=["cat", "dog"])
         predictor = oodzoo.fit(features, frame, domains, task=kind, choose="single")
         given = used(predictor, features)

@@ -80,7 +80,12 @@ def test_regularisation_and_metric_of_left_out_domains(kind: Kind, n: int, d: in
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(KINDS), st.sampled_from([0, 0.5, 1]), st.booleans())
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from(list(KINDS)),
+    st.sampled_from([0, 0.5, 1]),
+    st.booleans(),
+)
 def test_the_best_setting(seed: int, kind: Kind, share: float, unknown: bool) -> None:
     rng = np.random.default_rng(seed)
     sizes = (7, 4, 9)
@@ -99,7 +104,7 @@ def test_the_best_setting(seed: int, kind: Kind, share: float, unknown: bool) ->
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 10_000), st.sampled_from(KINDS))
+@given(st.integers(0, 10_000), st.sampled_from(list(KINDS)))
 def test_folds_have_their_share_of_each_stratum_of_each_domain(seed: int, kind: Kind) -> None:
     samples = made(kind, 97, 3, 4)
     order = np.random.default_rng(seed).permutation(97)

@@ -254,7 +254,7 @@ def require_variation(labels: Labels) -> None:
     labels.task.require_variation(labels)
 
 
-@given(seed=st.integers(0, 1000), n=st.integers(1, 60), kind=st.sampled_from(KINDS))
+@given(seed=st.integers(0, 1000), n=st.integers(1, 60), kind=st.sampled_from(list(KINDS)))
 def test_strata(seed: int, n: int, kind: Kind) -> None:
     """Classes; ranges of numbers, of equal sizes; the rarest label of a sample."""
     rng = np.random.default_rng(seed)

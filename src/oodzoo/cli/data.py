@@ -109,7 +109,7 @@ def counted(dataset: ImageDomains) -> str:
     """The numbers of images, domains and classes, labels or numbers."""
 
     what = dataset.task.count_outputs(len(dataset.classes))
-    if dataset.task.kind == "regression":
+    if not dataset.task.has_probabilities:
         what += f" to predict: {', '.join(map(repr, dataset.classes))}"
     return f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, {what}"
 
@@ -132,7 +132,7 @@ def show_counts(terminal: Terminal, dataset: ImageDomains, *, full: bool = False
 
     Several labels are counted likewise; numbers are not.
     """
-    if dataset.task.kind == "regression":
+    if not dataset.task.has_probabilities:
         terminal.line(counted(dataset))
         return
     counts = dataset.counts()

@@ -235,8 +235,8 @@ def export(
     batch = () if raw else ("n",)
     for name, shape in inputs.items():
         terminal.line(f"input {name}: {dtype} ({', '.join(map(str, batch + shape))})")
-    numbers = predictor.task.kind == "regression"
-    output = "numbers: float64" if numbers else "probabilities: float32"
+    probable = predictor.task.has_probabilities
+    output = "probabilities: float32" if probable else "numbers: float64"
     terminal.line(f"output {output} ({'1' if raw else 'n'}, {len(predictor.classes_)})")
     terminal.document({"file": str(path), "inputs": inputs, "classes": predictor.classes_.tolist()})
 
@@ -464,8 +464,8 @@ def _criterion(predictor: Predictor) -> str:
     """What the weights were chosen by: not the metric of the table, except for DomainBed's."""
     if (predictor.provenance.tuning or {})["protocol"] == "domainbed":
         return "the accuracy"
-    regression = predictor.task.kind == "regression"
-    return "the squared error" if regression else "the likelihood of the labels"
+    likelihood = predictor.task.has_probabilities
+    return "the likelihood of the labels" if likelihood else "the squared error"
 
 
 def _words(candidate: str) -> str:

@@ -515,23 +515,16 @@ def proposed_line(by: str | None) -> str:
 
 # --- what to expect -------------------------------------------------------------------------------
 
-_MEANINGS: dict[Kind, str] = {
-    "classification": "Of 100 images of {place}, expect about {value} to be classified correctly",
-    "regression": "In {place}, expect about {value} % of the variance of the labels to be "
-    "predicted",
-    "multilabel": "In {place}, expect an average precision of about {value} %",
-}
-
 
 def meaning(
     task: Kind, value: float, interval: tuple[float, float] | None, place: str = "a new domain"
 ) -> str:
     """What a percentage and its interval mean for a domain."""
-    text = _MEANINGS[task].format(place=place, value=number(value))
+    text = task_of(task).expectation.format(place=place, value=number(value))
     if interval is None:
         return f"{text}."
     how_sure = "in nine of ten new domains" if place == "a new domain" else "with 90 % certainty"
-    unit = "" if task == "classification" else " %"
+    unit = "" if task_of(task).one_class else " %"
     low, high = (number(end) for end in interval)
     return f"{text}: {how_sure}, between {low} and {high}{unit}."
 

@@ -204,12 +204,17 @@ def _require_shallow(document: Any) -> None:
 def structured(document: Any, kind: type[T], what: str) -> T:
     """Convert a JSON document to a typed object; `what` names it in error messages.
 
-    Keys may be numbers in the object, which JSON has as strings; values may not.
+    Keys may be numbers in the object, which JSON has as strings; values may not. Classes that are
+    not plain data have `from_document`.
     """
     try:
-        return msgspec.convert(document, kind, str_keys=True)
+        return msgspec.convert(document, kind, str_keys=True, dec_hook=_from_document)
     except (msgspec.ValidationError, UnicodeError) as error:  # of a key
         raise InputError(f"{what} is damaged: {error}") from error
+
+
+def _from_document(kind: Any, document: Any) -> Any:
+    return kind.from_document(document)
 
 
 def require_schema(document: dict[str, Any], known: int, what: str, advice: str) -> None:

@@ -16,7 +16,6 @@ that it has not seen (:mod:`oodzoo.ranking.clusters`).
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -476,11 +475,7 @@ def propose_for(listing: Listing, request: str) -> Proposed:
 
 def label_sets(task: Task, labels: Sequence[str]) -> list[Collection[str]]:
     """Return the labels of each sample: its class, its labels, or none for numbers."""
-    if task.kind == "regression":
-        return [()] * len(labels)
-    if task.kind == "multilabel":
-        return [json.loads(text) for text in labels]
-    return [(label,) for label in labels]
+    return [task.names_of(text) if task.has_probabilities else () for text in labels]
 
 
 def describe(

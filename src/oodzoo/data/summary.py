@@ -392,9 +392,9 @@ def _shifts(
     task: Task, table: NDArray[np.int64], sizes: NDArray[np.int64], domains: Sequence[str]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the label shift of each domain, and that by chance; of one domain, none."""
-    if len(domains) < 2 or task.kind == "regression":
+    if len(domains) < 2 or not task.has_probabilities:
         return {}, {}
-    if task.kind == "multilabel":
+    if not task.one_class:
         shift, by_chance = shift_of_labels(table, sizes)
     else:
         shift, by_chance = label_shift(table), label_shift_by_chance(table)
@@ -412,11 +412,11 @@ def _with_labels(
     total: DomainSummary,
 ) -> tuple[tuple[DomainSummary, ...], DomainSummary]:
     """Add what there is to say about numbers, or about several labels."""
-    if task.kind == "regression":
+    if not task.has_probabilities:
         by_domain, together = spreads(task, samples, parts)
         domains = tuple(_with_numbers(domain, by_domain[domain.domain]) for domain in domains)
         return domains, _with_numbers(total, together)
-    if task.kind == "multilabel":
+    if not task.one_class:
         empty = task.encode([])
         n = {name: sum(s.label == empty for s in samples[part]) for name, part in parts.items()}
         domains = tuple(replace(d, without_label=n[d.domain]) for d in domains)
@@ -435,13 +435,13 @@ def _issues_of_labels(
     shifts: Mapping[str, float],
     by_chance: Mapping[str, float],
 ) -> Iterator[Issue]:
-    if task.kind == "regression":
+    if not task.has_probabilities:
         numbers = {row.domain: row.numbers or {} for row in domains}
         yield from constant_numbers(numbers)
         yield from different_ranges(numbers)
         return
     several = {d.domain: shifts[d.domain] for d in domains if d.classes > 1 and shifts}
-    if task.kind == "multilabel":
+    if not task.one_class:
         yield from missing_labels(counts)
     else:
         yield from similar_classes(counts)
@@ -632,7 +632,7 @@ def columns_and_rows(
         f"per {noun}": _per_class,
         "no label": lambda row: _number(row.without_label),
     }
-    if task.kind == "regression":
+    if not task.has_probabilities:
         outputs = {}
         for name in names[:MOST_NUMBERS]:
             outputs[name] = partial(_mean, name)

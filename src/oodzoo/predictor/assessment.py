@@ -15,7 +15,7 @@ from oodzoo.core.tables import Table
 from oodzoo.core.text import count, did_you_mean, number, significant, span
 from oodzoo.data.files import ImageFile
 from oodzoo.predictor.parts import Provenance
-from oodzoo.tasks import AnyDiagnosis, Kind, require_kind, task_of
+from oodzoo.tasks import Kind, require_kind, task_of
 from oodzoo.tasks.classification import ClassDiagnosis, ClassFigures, Mistake, Reliability
 from oodzoo.tasks.task import Measure
 
@@ -125,7 +125,7 @@ class Measurement:
         of labels.
     """
 
-    diagnosis: AnyDiagnosis
+    diagnosis: Any
     interval: tuple[float, float] | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class TestResult:
     files: Mapping[str, ImageFile] = field(default_factory=dict, repr=False, compare=False)
 
     @property
-    def diagnosis(self) -> AnyDiagnosis:
+    def diagnosis(self) -> Any:
         """All figures, of all samples."""
         return self.overall.diagnosis
 
@@ -268,7 +268,8 @@ class TestResult:
     @property
     def images(self) -> int:
         """Number of samples that were predicted."""
-        return self.diagnosis.images
+        images: int = self.diagnosis.images
+        return images
 
     @property
     def accuracy(self) -> float:

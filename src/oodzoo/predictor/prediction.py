@@ -45,7 +45,7 @@ def score(
         truth = _in_order(as_labels(y, task.kind), y, classes)
         predicted = predicted.reshape(len(predicted), -1)
     else:
-        truth = _indicators(y, classes)
+        truth = _indicators(y, task, classes)
         predicted = np.array(list(values)).reshape(-1, len(classes))
     if len(predicted) != len(truth):
         raise InputError(
@@ -87,9 +87,9 @@ def _in_order(labels: Labels, y: Any, classes: NDArray[Any]) -> Floats:
     return values[:, [labels.classes.index(name) for name in names]]
 
 
-def _indicators(y: Any, classes: NDArray[Any]) -> Floats:
+def _indicators(y: Any, task: Task, classes: NDArray[Any]) -> Floats:
     """Labels as zeros and ones in the order of the labels of a predictor."""
-    labels = as_labels(y, "multilabel")
+    labels = as_labels(y, task.kind)
     names = [str(name) for name in classes.tolist()]
     if getattr(y, "ndim", 1) == 2 and labels.values.shape[1] == len(names):
         return _in_order(labels, y, classes)
@@ -98,7 +98,7 @@ def _indicators(y: Any, classes: NDArray[Any]) -> Floats:
             f"the predictor does not know the label {unknown[0]!r}; it has "
             f"{', '.join(map(repr, names))}"
         )
-    task = task_of("multilabel", names)
+    task = task_of(task.kind, names)
     rows = [
         task.encode(name for name, has in zip(labels.classes, row, strict=True) if has)
         for row in labels.values

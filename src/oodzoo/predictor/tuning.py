@@ -260,7 +260,7 @@ def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
             f"{found.name!r} has labels for {found.task.kind!r}, but the predictor is for {kind!r}"
         )
     known = [str(label) for label in predictor.classes_.tolist()]
-    what = {"classification": "class", "regression": "number", "multilabel": "label"}[kind]
+    what = predictor.task.noun
     for names, others, text in (
         (found.classes, known, f"{found.name!r} has the {what} {{}}, which the predictor has not"),
         (known, found.classes, f"{found.name!r} has no {what} {{}}, which the predictor has"),
@@ -269,7 +269,7 @@ def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
             more = f" and {count(len(extra) - 1, 'more', 'more')}" if len(extra) > 1 else ""
             raise InputError(
                 f"{text.format(repr(extra[0]) + more)}; give images of the same "
-                f"{'classes' if what == 'class' else what + 's'}, or fit a new predictor"
+                f"{predictor.task.nouns}, or fit a new predictor"
             )
     _require_images_to_hold_out(found)  # here, and again without those that cannot be read
     return found

@@ -44,7 +44,6 @@ from oodzoo.ranking import scores
 from oodzoo.ranking.ranking import Ranking
 from oodzoo.ranking.scores import Score
 from oodzoo.ranking.terms import (
-    ALL_FOLD_SCORES,
     ZOOD_TERMS,
     Predictions,
     Terms,
@@ -54,7 +53,7 @@ from oodzoo.ranking.terms import (
 from oodzoo.ranking.transfer import RIDGES, RidgePath, SharedGroups, Transfer, read_moments
 from oodzoo.ranking.unseen import UnseenTerms, scores_of, scores_without
 from oodzoo.ranking.zood import HeldOutDomains, Stability, pack, require_stability, unpack
-from oodzoo.tasks import Task
+from oodzoo.tasks import TASKS, Task, task_of
 
 ScoreFunction = Callable[..., float]
 
@@ -261,11 +260,12 @@ def as_score(score: str | ScoreFunction) -> str | Score:
     """Return the name of a score of oodzoo's folds, or another score."""
     if not isinstance(score, str):
         return Score.of_function(score)
-    known = (*ALL_FOLD_SCORES, *scores.names())
+    own = fold_scores(*map(task_of, TASKS))
+    known = (*own, *scores.names())
     if score not in known:
         hint = did_you_mean(score, known) or f"expected one of {', '.join(known)}"
         raise InputError(f"unknown score {score!r}; {hint}")
-    return score if score in ALL_FOLD_SCORES else scores.get(score)
+    return score if score in own else scores.get(score)
 
 
 def require_score_of_task(score: str | Score, task: Task) -> None:
@@ -274,14 +274,14 @@ def require_score_of_task(score: str | Score, task: Task) -> None:
         if task.kind in score.tasks:
             return
         name = score.name
-    elif score in fold_scores(task.kind):
+    elif score in fold_scores(task):
         return
     else:
         name = score
     own = [each for each in scores.names() if task.kind in scores.get(each).tasks]
     raise InputError(
         f"the score {name!r} is not for labels of the kind {task.kind}; use one of "
-        f"{', '.join((*fold_scores(task.kind), *own))}"
+        f"{', '.join((*fold_scores(task), *own))}"
     )
 
 
@@ -388,7 +388,7 @@ class ModelTerms:
         return self._transfer_without([])
 
     def _transfer_without(self, unseen: Sequence[str]) -> Transfer:
-        by_output = self.task.kind == "regression"
+        by_output = not self.task.has_probabilities
         return Transfer.of(self._held_out.read, unseen=unseen, by_output=by_output)
 
 

@@ -42,7 +42,7 @@ from oodzoo.ranking.unseen import (
     standardised,
 )
 from oodzoo.ranking.zood import HeldOutFold, Stability
-from oodzoo.tasks import CLASSIFICATION, Kind, Task
+from oodzoo.tasks import CLASSIFICATION, Task
 
 Floats = NDArray[np.float64]
 
@@ -53,22 +53,14 @@ ZOOD_TERMS = ("zood", "discriminability", "stability")
 
 _TERMS = ("unseen", "transfer", *ZOOD_TERMS)
 
-_METRICS: dict[Kind, tuple[str, ...]] = {
-    "classification": ("accuracy", "balanced_accuracy"),
-    "regression": ("explained_variance",),
-    "multilabel": ("average_precision", "exact_match"),
-}
 
-FOLD_SCORES = (*_TERMS, *_METRICS["classification"])
-"""Scores of a classification that are means over domains, and so have rank intervals."""
-
-ALL_FOLD_SCORES = (*_TERMS, *(name for names in _METRICS.values() for name in names))
-"""The same of all kinds of task."""
+def fold_scores(*tasks: Task) -> tuple[str, ...]:
+    """Scores of some tasks that are means over domains, and so have rank intervals."""
+    return (*_TERMS, *(name for task in tasks for name in task.scores))
 
 
-def fold_scores(kind: Kind) -> tuple[str, ...]:
-    """Scores of a kind of task that are means over domains."""
-    return (*_TERMS, *_METRICS[kind])
+FOLD_SCORES = fold_scores(CLASSIFICATION)
+"""Those of classes."""
 
 
 @dataclass(frozen=True)
@@ -412,13 +404,14 @@ def _expected_accuracies(
     values = metrics
     if agreement is not None:
         values = metrics + (agreement.ridges[:, None] - agreement.folds)
-    lowest = -np.inf if source.task.kind == "regression" else 0.0
 
     def expected(
         known: Floats, of_images: Floats, chosen_from: Floats | None = None
     ) -> tuple[float, tuple[float, float]]:
         ends = new_domain_interval(known, of_images, weights, chosen_from=chosen_from)
-        low, high, mean = (min(1.0, max(lowest, x)) for x in (*ends, float(known @ weights)))
+        low, high, mean = (
+            min(1.0, max(source.task.lowest, x)) for x in (*ends, float(known @ weights))
+        )
         return 100 * mean, (100 * low, 100 * high)
 
     found = {m: expected(values[at], variances[at]) for at, m in enumerate(models)}

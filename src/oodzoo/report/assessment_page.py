@@ -146,7 +146,7 @@ def _verdict(result: TestResult, model: str | None) -> str:
 def _tiles(result: TestResult) -> list[Tile]:
     words = task_of(result.task)
     means = "mean over the classes, so that each counts the same"
-    note = means if result.task == "classification" else words.second_measure.means
+    note = means if words.one_class else words.second_measure.means
     tiles = [Tile(shown(words.second_measure, result.second), words.second_measure.name, note)]
     if isinstance(result.diagnosis, ClassDiagnosis):
         found = result.diagnosis.reliability
@@ -241,7 +241,7 @@ def _provenance(result: TestResult, model: str | None, out: str) -> Section:
         ("Combination", shown_choice(result.choice, result.models)),
         ("Models", ", ".join(result.models)),
         ("Adapted to each domain", "yes" if result.adapted else "no"),
-        ("Intervals", "Wilson" if result.task == "classification" else "normal approximation"),
+        ("Intervals", task_of(result.task).interval_words),
     ]
     adapt = " --adapt" if result.adapted else ""
     names = (model or "MODEL", result.data, out)

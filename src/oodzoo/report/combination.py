@@ -613,7 +613,7 @@ def outputs_figure(evaluation: Evaluation) -> Figure:
     order = sorted(found, key=lambda output: found[output][main])
     low, high = (f"{each} ({number(found[each][main], 1)} %)" for each in (order[0], order[-1]))
     text = f"Of what is recommended, {high} is predicted best and {low} worst. Values are averages "
-    if evaluation.task == "regression":
+    if not words.has_probabilities:
         text += "over the held-out domains; each absolute error is in the unit of its output."
     else:
         text += "over the held-out domains in which the label occurs."

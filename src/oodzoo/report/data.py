@@ -40,7 +40,7 @@ def data_section(data: DataSummary, files: Mapping[str, StoredFile] | None = Non
     blocks: list[Block] = []
     if files and (rows := _thumbnails(data, files)):
         blocks.append(Gallery(rows))
-    table = _numbers(data) if data.task == "regression" else _counts(data)
+    table = _counts(data) if task_of(data.task).has_probabilities else _numbers(data)
     blocks.append(Figure(table.caption, table=table, folded=False))
     blocks.append(Facts([("Path", data.path), ("Fingerprint", data.fingerprint)]))
     return Section("data", "Data", lead, blocks)

@@ -57,7 +57,7 @@ from oodzoo.store.table import (
     read_table,
     table_file,
 )
-from oodzoo.tasks import AnyTask
+from oodzoo.tasks import Task
 
 Array = NDArray[Any]
 
@@ -160,7 +160,7 @@ class FeatureStore:
         self.domains = tuple(domain.name for domain in self.table.labelled)
         self.unlabelled = tuple(domain.name for domain in self.table.unlabelled)
         labels = [self._domains[name].labels or [] for name in self.domains]
-        self.task: AnyTask = self.table.task
+        self.task: Task = self.table.task
         classes = tuple(sorted({label for column in labels for label in column}))
         self.classes = classes if self.task.one_class else self.task.outputs
         self._coverages = Coverages()

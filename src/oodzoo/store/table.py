@@ -37,7 +37,7 @@ from oodzoo.store.format import (
     require_no_links,
 )
 from oodzoo.store.mirror import is_missing, write_new
-from oodzoo.tasks import CLASSIFICATION, AnyTask
+from oodzoo.tasks import CLASSIFICATION, Task
 
 if TYPE_CHECKING:  # a store is read without decoding images
     from oodzoo.data.dataset import ImageDomains
@@ -106,7 +106,7 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
 
     domains: list[TableDomain]
     proposed: str | None = None
-    task: AnyTask = CLASSIFICATION
+    task: Task = CLASSIFICATION
 
     def __post_init__(self) -> None:
         n, different = len(self.task.outputs), len(set(self.task.outputs))
@@ -305,7 +305,7 @@ def table_file(store: Path, number: str) -> Path:
 def add_table(store: Path, after: str | None, table: SampleTable) -> str | None:
     """Write a table under the next number; None if another process has taken it."""
     number = "00000" if after is None else f"{int(after) + 1:05d}"
-    content = msgspec.json.encode({"schema": SCHEMA, **_fields(table)})
+    content = msgspec.json.encode({"schema": SCHEMA, **_fields(table)}, enc_hook=Task.to_document)
     path = require_no_links(store, table_file(store, number))
     return number if write_new(path, content) else None
 

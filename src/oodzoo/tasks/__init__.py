@@ -1,20 +1,20 @@
-"""What is predicted: classes, numbers, or several labels per sample."""
+"""What is predicted: classes, numbers, or several labels per sample. A new task is a file here."""
 
+# the order in which they are listed
+from oodzoo.tasks import classification, regression, multilabel  # noqa: I001, F401
 from oodzoo.tasks.arrays import as_labels
 from oodzoo.tasks.classification import CLASSIFICATION
-from oodzoo.tasks.registry import TASKS, AnyDiagnosis, AnyTask, task_of
-from oodzoo.tasks.task import KINDS, Kind, Labels, Task, require_kind
+from oodzoo.tasks.task import KINDS, TASKS, Kind, Labels, Task, register, require_kind, task_of
 
 __all__ = [
     "CLASSIFICATION",
     "KINDS",
     "TASKS",
-    "AnyDiagnosis",
-    "AnyTask",
     "Kind",
     "Labels",
     "Task",
     "as_labels",
+    "register",
     "require_kind",
     "task_of",
 ]

@@ -12,8 +12,7 @@ from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 from oodzoo.tasks.multilabel import SEPARATORS, Multilabel, json_lists
-from oodzoo.tasks.registry import TASKS
-from oodzoo.tasks.task import Kind, Labels, require_kind
+from oodzoo.tasks.task import TASKS, Kind, Labels, require_kind
 
 MANY_VALUES = 20
 """Classes that are numbers are seldom more than this."""

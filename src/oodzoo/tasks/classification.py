@@ -40,6 +40,7 @@ from oodzoo.tasks.task import (
     Truth,
     Z,
     none_known,
+    register,
 )
 
 BINS = 15
@@ -378,7 +379,12 @@ def add_up(diagnoses: Iterable[ClassDiagnosis], most: int = MOST) -> ClassDiagno
     )
 
 
-class Classification(Task, frozen=True):
+@register(
+    accuracy=Measure("accuracy", short="acc."),
+    balanced_accuracy=Measure("balanced accuracy"),
+    calibration_error=Measure("calibration error"),
+)
+class Classification(Task):
     """One of several classes, which are those of the samples.
 
     Examples
@@ -397,9 +403,11 @@ class Classification(Task, frozen=True):
     several_words = "classes"
     pooled_words = "the log-probabilities"
     one_class = True
+    interval_words = "Wilson"
     link, loss = "softmax", "cross_entropy"
     diagnosis = ClassDiagnosis
     achievement = "classifies {value:.1f} % of the images of unseen domains correctly"
+    expectation = "Of 100 images of {place}, expect about {value} to be classified correctly"
     measures = Measures
 
     def names_of(self, text: str) -> list[str]:

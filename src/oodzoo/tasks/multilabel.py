@@ -38,6 +38,7 @@ from oodzoo.tasks.task import (
     Task,
     Truth,
     none_known,
+    register,
 )
 
 SEPARATORS = ("|", ";", ",")
@@ -156,7 +157,20 @@ class LabelDiagnosis(Diagnosis):
     mistakes: tuple[LabelMistake, ...] = ()
 
 
-class Multilabel(Task, frozen=True):
+@register(
+    average_precision=Measure(
+        "average precision",
+        means="Average precision sorts the images by the prediction of a label: it is 100 % if "
+        "those with the label come first, and about their share for random predictions. It is "
+        "averaged over the labels.",
+        short="AP",
+    ),
+    exact_match=Measure(
+        "exact match",
+        means="Exact match is the share of images of which all labels are predicted correctly.",
+    ),
+)
+class Multilabel(Task):
     """Any number of labels.
 
     Examples
@@ -181,6 +195,7 @@ class Multilabel(Task, frozen=True):
     link, loss = "sigmoid", "binary_cross_entropy_with_logits"
     diagnosis = LabelDiagnosis
     achievement = "has an average precision of {value:.1f} % in unseen domains"
+    expectation = "In {place}, expect an average precision of about {value} %"
     measures = LabelMeasures
 
     def encode(self, label: Iterable[str]) -> str:

@@ -24,7 +24,17 @@ from numpy.typing import NDArray
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
-from oodzoo.tasks.task import MOST, Arrays, Diagnosis, Floats, Labels, Measure, Task, Truth
+from oodzoo.tasks.task import (
+    MOST,
+    Arrays,
+    Diagnosis,
+    Floats,
+    Labels,
+    Measure,
+    Task,
+    Truth,
+    register,
+)
 
 RANGES = 5
 """Number of quantile ranges of a number: strata, and parts of a diagnosis."""
@@ -156,7 +166,23 @@ class NumberDiagnosis(Diagnosis):
         return {error.path for each in self.per_output.values() for error in each.largest}
 
 
-class Regression(Task, frozen=True):
+@register(
+    explained_variance=Measure(
+        "explained variance",
+        means="Explained variance (R²) is the share of the variance of the labels of a domain "
+        "that is predicted: 100 % without errors, 0 % for the mean of the domain, negative for "
+        "worse predictions.",
+        short="R²",
+        lowest=-100.0,
+    ),
+    absolute_error=Measure(
+        "absolute error",
+        unit="",
+        digits=None,
+        means="Absolute error is the mean distance from the labels, in their units.",
+    ),
+)
+class Regression(Task):
     """One or more numbers.
 
     Examples
@@ -187,6 +213,7 @@ class Regression(Task, frozen=True):
     link, loss = "identity", "mse_loss"
     diagnosis = NumberDiagnosis
     achievement = "explains {value:.1f} % of the variance in unseen domains"
+    expectation = "In {place}, expect about {value} % of the variance of the labels to be predicted"
     measures = NumberMeasures
 
     def encode(self, label: Iterable[float]) -> str:

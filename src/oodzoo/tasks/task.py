@@ -1,7 +1,8 @@
 """What every task has: names and words, labels as text, measures, a diagnosis of predictions.
 
-A task is one of three objects (:func:`oodzoo.tasks.task_of`), passed along from the labels to the
-report: what depends on it is a method or an attribute of it.
+A task is an object (:func:`oodzoo.tasks.task_of`), passed along from the labels to the report: what
+depends on it is a method or an attribute of it. A new one is a file with a class that is registered
+(:func:`register`).
 
 How good predictions are is said by one main metric, and a second one. Intervals and comparisons
 need the *contribution* of each sample: values whose mean is the metric and whose variation between
@@ -11,9 +12,9 @@ samples is that of the metric, to first order.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -23,10 +24,10 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import structured
 from oodzoo.core.text import count, did_you_mean
 
-Kind = Literal["classification", "regression", "multilabel"]
+Kind = str
+"""The name of a task in options and documents."""
+
 Link = Literal["softmax", "identity", "sigmoid"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
-"""The tasks by the names that options and documents have."""
 
 Floats = NDArray[np.float64]
 Arrays = Sequence[NDArray[Any]]
@@ -36,15 +37,6 @@ Z = 1.6448536269514722
 
 MOST = 12
 """Number of mistakes that a diagnosis lists."""
-
-
-def require_kind(kind: str) -> Kind:
-    """Return the name of a task; reject an unknown one."""
-    for known in KINDS:
-        if kind == known:
-            return known
-    hint = did_you_mean(kind, KINDS) or f"expected one of {', '.join(KINDS)}"
-    raise InputError(f"unknown task {kind!r}; {hint}")
 
 
 @dataclass(frozen=True)
@@ -63,8 +55,6 @@ class Measure:
         What it is, as a sentence; empty for what everybody knows.
     short : str
         Its name in narrow tables; the name if empty.
-    has_sets : bool
-        Whether predictions have sets or intervals that contain the label with a probability.
     lowest : float
         Charts show values below it at their edge.
     """
@@ -87,37 +77,8 @@ class Measure:
         return self.title + self.unit
 
 
-MEASURES = {
-    "accuracy": Measure("accuracy", short="acc."),
-    "balanced_accuracy": Measure("balanced accuracy"),
-    "calibration_error": Measure("calibration error"),
-    "explained_variance": Measure(
-        "explained variance",
-        means="Explained variance (R²) is the share of the variance of the labels of a domain that "
-        "is predicted: 100 % without errors, 0 % for the mean of the domain, negative for worse "
-        "predictions.",
-        short="R²",
-        lowest=-100.0,
-    ),
-    "absolute_error": Measure(
-        "absolute error",
-        unit="",
-        digits=None,
-        means="Absolute error is the mean distance from the labels, in their units.",
-    ),
-    "average_precision": Measure(
-        "average precision",
-        means="Average precision sorts the images by the prediction of a label: it is 100 % if "
-        "those with the label come first, and about their share for random predictions. It is "
-        "averaged over the labels.",
-        short="AP",
-    ),
-    "exact_match": Measure(
-        "exact match",
-        means="Exact match is the share of images of which all labels are predicted correctly.",
-    ),
-}
-"""By the names that documents have."""
+MEASURES: dict[str, Measure] = {}
+"""By the names that documents have: those of all tasks."""
 
 
 class Diagnosis:
@@ -199,7 +160,7 @@ def none_known(
     )
 
 
-class Task(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
+class Task:
     """What is predicted for each sample.
 
     *Outputs* (n, C) of a head are log-probabilities of classes, numbers, or log-odds of labels;
@@ -210,10 +171,10 @@ class Task(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
     outputs : tuple of str
         Names of the numbers or of the labels; empty for classification, whose classes are those of
         the samples.
-    kind : {"classification", "regression", "multilabel"}
+    kind : str
         Its name in options and documents.
     metric, second_metric : str
-        Names of the main and the second metric.
+        Names of the main and the second metric: attributes of its diagnosis.
     quality_measure : Measure
         What heads and numbers of features are chosen by on held-out domains.
     noun, nouns : str
@@ -228,14 +189,16 @@ class Task(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
         What is predicted where it is not one class.
     pooled_words : str
         What a pool of heads averages.
-    achievement : str
-        What the main metric says, with a place for it.
+    achievement, expectation : str
+        What the main metric says of a predictor and of a domain, with places for its value.
     one_class : bool
         Whether a sample has exactly one class.
     has_probabilities : bool
         Whether values are probabilities.
     has_sets : bool
         Whether predictions have sets or intervals that contain the label with a probability.
+    interval_words : str
+        What the interval of the main metric is.
     lowest : float
         Least possible value of the main metric.
     link : {"softmax", "identity", "sigmoid"}
@@ -243,8 +206,6 @@ class Task(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
     loss : str
         Name of the loss in PyTorch.
     """
-
-    outputs: tuple[str, ...] = ()
 
     kind: ClassVar[Kind]
     metric: ClassVar[str]
@@ -260,14 +221,38 @@ class Task(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
     several_words: ClassVar[str]
     pooled_words: ClassVar[str]
     achievement: ClassVar[str]
+    expectation: ClassVar[str]
     one_class: ClassVar[bool] = False
     has_probabilities: ClassVar[bool] = True
     has_sets: ClassVar[bool] = True
+    interval_words: ClassVar[str] = "normal approximation"
     lowest: ClassVar[float] = 0.0
     link: ClassVar[Link]
     loss: ClassVar[str]
     diagnosis: ClassVar[type[Any]]
     measures: ClassVar[type[Any]]
+
+    def __init__(self, outputs: Iterable[str] = ()) -> None:
+        self.outputs = tuple(outputs)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(outputs={self.outputs!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Task) and other.to_document() == self.to_document()
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.outputs))
+
+    def to_document(self) -> dict[str, Any]:
+        """Convert to a JSON document."""
+        return {"kind": self.kind, "outputs": list(self.outputs)}
+
+    @classmethod
+    def from_document(cls, document: Any) -> Task:
+        """Restore a task from :meth:`to_document`."""
+        found = msgspec.convert(document, _Document)
+        return task_of(require_kind(found.kind), found.outputs)
 
     def __str__(self) -> str:
         outputs = ", ".join(map(repr, self.outputs))
@@ -282,6 +267,11 @@ class Task(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
     def second_measure(self) -> Measure:
         """The second metric."""
         return MEASURES[self.second_metric]
+
+    @property
+    def scores(self) -> tuple[str, ...]:
+        """The metrics that models can be ranked by: shares, not errors in units of the labels."""
+        return tuple(name for name in (self.metric, self.second_metric) if MEASURES[name].unit)
 
     @property
     def explained(self) -> str:
@@ -469,3 +459,51 @@ class Task(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
             Number of mistakes to list.
         """
         raise NotImplementedError
+
+
+class _Document(msgspec.Struct, forbid_unknown_fields=True):
+    """A task in a file."""
+
+    kind: str
+    outputs: list[str]
+
+
+TASKS: dict[Kind, type[Task]] = {}
+"""The tasks by name."""
+
+KINDS = TASKS.keys()
+
+AnyTask = TypeVar("AnyTask", bound=type[Task])
+
+
+def register(**measures: Measure) -> Callable[[AnyTask], AnyTask]:
+    """Make a task known, with the measures that no other one has; decorates its class."""
+
+    def registered(task: AnyTask) -> AnyTask:
+        TASKS[task.kind] = task
+        return task
+
+    MEASURES.update(measures)
+    return registered
+
+
+def require_kind(kind: str) -> Kind:
+    """Return the name of a task; reject an unknown one."""
+    if kind not in TASKS:
+        hint = did_you_mean(kind, KINDS) or f"expected one of {', '.join(KINDS)}"
+        raise InputError(f"unknown task {kind!r}; {hint}")
+    return kind
+
+
+def task_of(kind: Kind, outputs: Iterable[str] = ()) -> Task:
+    """Return the task of a name, with the names of its outputs; classes are not kept.
+
+    Examples
+    --------
+    >>> task_of("regression", ["age", "height"])
+    Regression(outputs=('age', 'height'))
+    >>> task_of("classification", ["cat", "dog"])
+    Classification(outputs=())
+    """
+    task = TASKS[kind]
+    return task() if task.one_class else task(outputs)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count
 from oodzoo.data.sources.column_roles import as_names, is_missing
-from oodzoo.tasks import CLASSIFICATION, Kind, Labels, Task, task_of
+from oodzoo.tasks import CLASSIFICATION, TASKS, Kind, Labels, Task, task_of
 from oodzoo.tasks.arrays import kind_of_numbers, kind_of_texts
 from oodzoo.tasks.multilabel import split_labels
 
@@ -110,17 +110,13 @@ def join_targets(parts: Sequence[Task], source: str) -> Task:
             f"which with --task (task= in Python): {' or '.join(kinds)}"
         )
     outputs = {part.outputs for part in parts}
-    if kinds == ["regression"] and len(outputs) > 1:
+    if not parts[0].has_probabilities and len(outputs) > 1:
         one, two = sorted(outputs)[:2]
         raise InputError(
             f"the domains of {source!r} have different numbers: {', '.join(map(repr, one))} and "
             f"{', '.join(map(repr, two))}; give the same to all"
         )
-    if kinds == ["multilabel"]:
-        return task_of(
-            "multilabel", tuple(sorted({name for part in parts for name in part.outputs}))
-        )
-    return parts[0]
+    return parts[0] if parts[0].one_class else task_of(kinds[0], sorted(set().union(*outputs)))
 
 
 # --- one column ------------------------------------------------------------------------------
@@ -128,11 +124,11 @@ def join_targets(parts: Sequence[Task], source: str) -> Task:
 
 def _column(name: str, values: list[Any], task: Kind | None, source: str, place: Place) -> Targets:
     kind = task or _kind(name, values, source, place)
-    if kind == "regression":
+    if not TASKS[kind].has_probabilities:
         numbers = [_number(value, name, place, at) for at, value in enumerate(values)]
-        return _numbers((name,), np.array(numbers)[:, None])
-    if kind == "multilabel":
-        return _separated(values, source, place)
+        return _numbers(kind, (name,), np.array(numbers)[:, None])
+    if not TASKS[kind].one_class:
+        return _separated(kind, values, source, place)
     is_number = task is not None and all(map(_is_number, values))
     if is_number and not all(float(value).is_integer() for value in values):
         values = [repr(float(value)) for value in values]
@@ -177,7 +173,7 @@ def _require_no_text(known: list[str], values: list[Any], what: str, place: Plac
     )
 
 
-def _separated(values: list[Any], source: str, place: Place) -> Targets:
+def _separated(kind: Kind, values: list[Any], source: str, place: Place) -> Targets:
     """Labels in text: "cat|dog", or a JSON list."""
     for at, value in enumerate(values):
         if not isinstance(value, str) and not is_missing(value):
@@ -187,8 +183,8 @@ def _separated(values: list[Any], source: str, place: Place) -> Targets:
             )
     texts = ["" if is_missing(value) else value.strip() for value in values]
     if all(text.startswith("[") for text in texts if text):
-        return _named([_json(text, place, at) for at, text in enumerate(texts)], source)
-    return _named(split_labels(texts), source)
+        return _named(kind, [_json(text, place, at) for at, text in enumerate(texts)], source)
+    return _named(kind, split_labels(texts), source)
 
 
 def _json(text: str, place: Place, at: int) -> list[str]:
@@ -222,7 +218,7 @@ def _lists(name: str, values: list[Any], task: Kind | None, source: str, place: 
     flat = [(at, item) for at, row in enumerate(rows) for item in row]
     if all(isinstance(item, str) for _, item in flat):
         if task in (None, "multilabel"):
-            return _named(rows, source)
+            return _named("multilabel", rows, source)
         raise InputError(f"{place(0)}: the label is a list of labels, which is not {task}")
     for at, item in flat:
         if not isinstance(item, bool) and not _is_number(item):
@@ -234,7 +230,7 @@ def _lists(name: str, values: list[Any], task: Kind | None, source: str, place: 
     whole = all(float(item).is_integer() for _, item in flat)
     binary = all(item in (0, 1) for _, item in flat)
     if whole and task in (None, "multilabel") and (len(lengths) > 1 or (task and not binary)):
-        return _named([[str(int(item)) for item in row] for row in rows], source)
+        return _named("multilabel", [[str(int(item)) for item in row] for row in rows], source)
     if len(lengths) > 1:
         raise InputError(
             f"the labels of {source!r} are lists of {min(lengths)} to {max(lengths)} numbers; give "
@@ -248,13 +244,13 @@ def _lists(name: str, values: list[Any], task: Kind | None, source: str, place: 
     return _matrix(columns, task, source, place)
 
 
-def _named(rows: list[list[str]], source: str) -> Targets:
+def _named(kind: Kind, rows: list[list[str]], source: str) -> Targets:
     """Several labels by name."""
     named = [list(dict.fromkeys(filter(None, map(str.strip, row)))) for row in rows]
     outputs = tuple(sorted({label for row in named for label in row}))
     if not outputs:
         raise InputError(f"no sample of {source!r} has a label ({count(len(rows), 'sample')})")
-    task = task_of("multilabel", outputs)
+    task = task_of(kind, outputs)
     return Targets(task, [task.encode(row) for row in named])
 
 
@@ -284,13 +280,13 @@ def _matrix(
                 "are numbers to predict"
             )
     kind = task or ("multilabel" if binary.all() else "regression")
-    if kind == "regression":
-        return _numbers(names, values)
+    if not TASKS[kind].has_probabilities:
+        return _numbers(kind, names, values)
     if not binary.all():
         wrong = _wrong(names, values, ~binary, place)
         raise InputError(f"{wrong}; the task {kind} needs zeros and ones in {what}")
-    if kind == "multilabel":
-        found = task_of("multilabel", tuple(sorted(names)))
+    if not TASKS[kind].one_class:
+        found = task_of(kind, sorted(names))
         rows = [[names[at] for at in np.flatnonzero(row)] for row in values]
         return Targets(found, [found.encode(row) for row in rows])
     if not one_each:
@@ -309,8 +305,8 @@ def _wrong(
     return f"{place(row)}: the column {names[column]!r} has {values[row, column]:g}"
 
 
-def _numbers(names: tuple[str, ...], values: NDArray[np.float64]) -> Targets:
-    task = task_of("regression", names)
+def _numbers(kind: Kind, names: tuple[str, ...], values: NDArray[np.float64]) -> Targets:
+    task = task_of(kind, names)
     return Targets(task, [task.encode(row.tolist()) for row in values])
 
 

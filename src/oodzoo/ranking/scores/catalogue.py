@@ -17,7 +17,7 @@ import inspect
 import numbers
 import reprlib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -89,7 +89,7 @@ class Score:
     reference: str = ""
     title: str = ""
     from_moments: FromMoments | None = None
-    tasks: tuple[Kind, ...] = ("classification",)
+    tasks: Collection[Kind] = ("classification",)
 
     @classmethod
     def of_function(cls, function: Callable[..., float]) -> Score:
@@ -166,7 +166,7 @@ def score(
     reference: str = "",
     title: str = "",
     from_moments: FromMoments | None = None,
-    tasks: tuple[Kind, ...] = ("classification",),
+    tasks: Collection[Kind] = ("classification",),
 ) -> Callable[[Function], Function]:
     """Register the decorated function as a score; the function itself is returned unchanged.
 
