@@ -143,6 +143,7 @@ _FEW = (0, "")
 def _tables(result: TestResult) -> list[_Table]:
     """What is behind the metrics: the weakest classes, confusions and confident mistakes."""
     from oodzoo.tasks.classification import ClassDiagnosis
+    from oodzoo.tasks.multilabel import LabelDiagnosis
     from oodzoo.tasks.regression import NumberDiagnosis
 
     found, noun = result.diagnosis, f"{result.noun}s"
@@ -196,6 +197,8 @@ def _tables(result: TestResult) -> list[_Table]:
                 (f"{name}: largest errors", [result.noun, "true", "predicted"], errors, 1, _FEW)
             )
         return tables
+    if not isinstance(found, LabelDiagnosis):
+        return []
     labels = [
         [name, each.images, number(each.average_precision, 1), number(each.recall, 1),
          number(each.precision, 1)]

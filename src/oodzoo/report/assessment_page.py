@@ -74,7 +74,7 @@ def assessment_page(result: TestResult, model: str | None = None, out: str = "te
             "domains", "How well it does", task_of(result.task).explained, [domains_figure(result)],
             short="Domains",
         ),
-        _mistakes(result),
+        *_mistakes(result),
     ]  # fmt: skip
     if steps:
         sections.insert(0, Section("next", "What to do next", "", [Changes(steps)], short="Next"))
@@ -171,7 +171,7 @@ def _tiles(result: TestResult) -> list[Tile]:
 # --- mistakes --------------------------------------------------------------------------------
 
 
-def _mistakes(result: TestResult) -> Section:
+def _mistakes(result: TestResult) -> list[Section]:
     found, noun = result.diagnosis, result.noun
     files = cast(Mapping[str, StoredFile], result.files)
     if isinstance(found, ClassDiagnosis):
@@ -184,10 +184,12 @@ def _mistakes(result: TestResult) -> Section:
     elif isinstance(found, NumberDiagnosis):
         blocks = numbers_blocks(found, files, noun)
         lead = "How far off the numbers are, by their true value, and where most."
-    else:
+    elif isinstance(found, LabelDiagnosis):
         blocks = labels_blocks(found, files, noun)
         lead = "How well each label is predicted, and where the predictor is surely wrong."
-    return Section("mistakes", "Where it is wrong", lead, blocks, short="Mistakes")
+    else:
+        return []
+    return [Section("mistakes", "Where it is wrong", lead, blocks, short="Mistakes")]
 
 
 def _diagnoses(result: TestResult) -> dict[str, ClassDiagnosis]:

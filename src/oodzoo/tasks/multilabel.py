@@ -354,11 +354,6 @@ class Multilabel(Task):
         """Compute the exact match, as a fraction."""
         return float(((predicted > 0.5) == (labels > 0.5)).all(axis=1).mean())
 
-    def measured(self, values: Floats, labels: NDArray[Any]) -> LabelMeasures:
-        return LabelMeasures(
-            100 * self.score(values, labels), 100 * self.second_score(values, labels)
-        )
-
     def measured_outputs(
         self, values: Floats, labels: NDArray[Any], names: Sequence[str]
     ) -> dict[str, dict[str, float]]:

@@ -345,9 +345,6 @@ class Regression(Task):
     def part_score(self, predicted: NDArray[Any], labels: NDArray[Any]) -> float:
         return self.second_score(predicted, labels)
 
-    def measured(self, values: Floats, labels: NDArray[Any]) -> NumberMeasures:
-        return NumberMeasures(100 * self.score(values, labels), self.second_score(values, labels))
-
     def measured_outputs(
         self, values: Floats, labels: NDArray[Any], names: Sequence[str]
     ) -> dict[str, dict[str, float]]:

@@ -205,6 +205,8 @@ class Task:
         What takes the logits of a linear head to values.
     loss : str
         Name of the loss in PyTorch.
+    diagnosis, measures : type
+        The classes of what `diagnose` and `measured` return.
     """
 
     kind: ClassVar[Kind]
@@ -424,8 +426,10 @@ class Task:
         return 100 * max(mean - margin, self.lowest), 100 * min(mean + margin, 1.0)
 
     def measured(self, values: Floats, labels: NDArray[Any]) -> Any:
-        """All measures of values, the main metric first."""
-        raise NotImplementedError
+        """All measures of values, the main metric first; shares in percent."""
+        second = self.second_score(values, labels)
+        scale = 100 if self.second_measure.unit else 1
+        return self.measures(100 * self.score(values, labels), scale * second)
 
     def measured_outputs(
         self, values: Floats, labels: NDArray[Any], names: Sequence[str]

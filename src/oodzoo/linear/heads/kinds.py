@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -467,7 +467,7 @@ def fit_head_of(
     path, split = PATHS[task.link], split_without(task, samples, groups)
     (outputs,) = path.predict(samples, n_outputs, [split])
     setting = ByDomain.of(samples, split, outputs).best_setting(task)
-    return path.fit(samples, n_outputs, setting)
+    return replace(path.fit(samples, n_outputs, setting), task=task)
 
 
 def left_out_metrics(
