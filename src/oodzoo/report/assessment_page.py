@@ -49,6 +49,7 @@ from oodzoo.report.page import (
 )
 from oodzoo.tasks import task_of
 from oodzoo.tasks.classification import ClassDiagnosis
+from oodzoo.tasks.multilabel import LabelDiagnosis
 from oodzoo.tasks.regression import NumberDiagnosis
 
 # --- the page -------------------------------------------------------------------------------------
