@@ -65,7 +65,7 @@ def ls(terminal: Terminal, store: str) -> None:
     )
     if contents.domains_proposed is not None:
         terminal.line(f"domains: proposed by {contents.domains_proposed}")
-    terminal.document(msgspec.to_builtins(contents))
+    terminal.document(msgspec.to_builtins(contents, enc_hook=type(contents.task).to_document))
 
 
 def _show_measured(terminal: Terminal, contents: Contents) -> None:
