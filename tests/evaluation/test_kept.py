@@ -15,7 +15,7 @@ from tests.events.heard import Heard
 from tests.joint_space import embeddings_of, joint_space, stored_space
 
 import oodzoo
-from oodzoo.combining import work
+from oodzoo.combining.evaluation import tasks
 from oodzoo.core.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.extraction.engines import Processes, Worker
@@ -106,16 +106,17 @@ def test_machines_must_see_the_same_store(tmp_path: Path) -> None:
     import msgspec
 
     def shared(store: Path) -> bytes:
-        job = work.describe_store(source, engine)
+        job = tasks.describe_store(source, engine)
         return msgspec.json.encode(msgspec.structs.replace(job, store=str(store)))
 
-    assert work.missing_here(shared(source.store.path)) == []
-    (gone,) = work.missing_here(shared(tmp_path / "nowhere"))
+    assert tasks.missing_here(shared(source.store.path)) == []
+    (gone,) = tasks.missing_here(shared(tmp_path / "nowhere"))
     assert gone.startswith("cannot see the store")
-    (changed,) = work.missing_here(shared(other.store.path))
+    (changed,) = tasks.missing_here(shared(other.store.path))
     assert changed.startswith("has another store at")
+    task = msgspec.json.encode(tasks.HeadsTask("best"))
     with pytest.raises(InputError, match="has changed since the work began"):
-        work.run_task(shared(other.store.path), b"best", Worker())
+        tasks.run_task(shared(other.store.path), task, Worker())
 
 
 def test_one_failed_task_is_told_when_the_others_are_done(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_one_failed_task_is_told_when_the_others_are_done(tmp_path: Path) -> Non
         file.write_bytes(file.read_bytes()[:-7])
     broken = StoreSource(oodzoo.FeatureStore(source.store.path))
     with pytest.raises(InputError, match=f"the shard .*{name}.* is damaged"):
-        work.compute_heads(broken, Processes(["cpu"]))
+        tasks.compute_heads(broken, Processes(["cpu"]))
 
 
 def test_a_store_at_a_url_needs_processes_that_share_its_cache(
@@ -137,8 +138,8 @@ def test_a_store_at_a_url_needs_processes_that_share_its_cache(
     url = f"memory://{tmp_path.name}/x"
     merge_stores([local.path, local.path], url)
     source = StoreSource(oodzoo.FeatureStore(url))
-    assert work.describe_store(source, Processes(["cpu"])).store == url
+    assert tasks.describe_store(source, Processes(["cpu"])).store == url
     ray = Processes(["cpu"])
     ray.name = "ray"
     with pytest.raises(InputError, match=f"the engine ray .* do not share for a store at '{url}'"):
-        work.describe_store(source, ray)
+        tasks.describe_store(source, ray)

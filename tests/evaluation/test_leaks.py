@@ -5,6 +5,7 @@ What is decided and trained for a held-out domain is compared, which results do 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import pytest
 from tests.evaluation.data import stored, zoo
 
 from oodzoo.combining.adaptation import pool_for_target
+from oodzoo.combining.combination import Training
 from oodzoo.combining.evaluation.choice import TrainingView, choose, domainbed_trainer, fast_trainer
-from oodzoo.combining.evaluation.scoring import score_choice
+from oodzoo.combining.evaluation.scoring import Scorer
 from oodzoo.combining.pool_weights import choose_pool
 from oodzoo.combining.predictions import predict_with_heads
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import ArraySource, FeatureSource
+from oodzoo.ranking.constraints import choose_top_k
 from oodzoo.ranking.ranker import model_orders, rank_for_test_domains
 
 TEST = "d1"
@@ -54,19 +57,25 @@ class Decided:
         train = fast_trainer(trials) if is_fast else domainbed_trainer(2, draws=3, steps=40)
         self.ranking = rank_for_test_domains(source)[test]
         self.heads = predict_with_heads(source)[test]
+        without = source.only([domain for domain in source.domains if domain != test])
+        order = model_orders(source)[test]
+        self.top_k = choose_top_k(without, order) if auto else 3
+        predicted = predict_with_heads(source)
         self.choice = choose(
-            TrainingView.without(source, test),
-            model_orders(source)[test],
-            self.heads,
-            train,
+            Training(without, order, top_k=self.top_k, predicted=predicted, test=test),
+            partial(train, TrainingView.without(source, test)),
             ranking=self.ranking,
-            top_k=None if auto else [1, 3],
-            main=None if auto else 3,
+            top_k=[self.top_k] if auto else [1, 3],
             peers=("logme", "leep"),
             retrain=not is_fast or trials > 1,
         )
         rows = np.arange(len(source.labels(test)))
-        self.scores = score_choice(source, test, self.choice, [rows] * trials)
+        self.scores = Scorer(source, test, [rows] * trials).choice(self.choice)
+
+    @property
+    def outputs(self) -> Any:
+        """What the pool predicts for the held-out domain."""
+        return self.choice.candidates["pool"].outputs
 
     def parts(self, *, of_heads: bool = True) -> list[Any]:
         """All but what depends on the held-out domain: predictions of it, and the figures of it."""
@@ -78,23 +87,18 @@ class Decided:
         ]
         made = self.choice
         decision = made.decision
-        found += [decision.best, decision.recommended, decision.pool.members]
-        found += [each.by_model for each in (decision.ensemble, decision.selection)]
+        found += [decision.recommended, made.best_by, self.top_k, len(made.random) >= 5]
+        for name, chosen in decision.chosen.items():
+            found += [name, chosen.columns.by_model, [*chosen.weights], chosen.n_candidates]
         found += [
             (name, each.cost, each.contributions) for name, each in decision.estimates.items()
         ]
-        found += [made.top_k, made.best_by, made.selection_ratio, len(made.random) >= 5]
-        candidates: list[Any] = [made.pool, made.selection, *made.random]
-        for some in (made.ensembles, made.paper_selections, made.singles):
-            found += some
-            candidates += some.values()
+        found += [*made.candidates, *made.singles, *made.ablation]
+        candidates = [*made.candidates.values(), *made.singles.values(), *made.random]
+        candidates += [each for both in made.ablation.values() for each in both]
         for each in candidates:
-            trained = [
-                (head.weights, head.bias, head.C, rows)
-                for head, rows, _ in getattr(each, "heads", [])
-            ]
-            columns = getattr(each, "columns", None)
-            found += [trained, columns.by_model if columns else each.models]
+            found += [(head.weights, head.bias, head.C, rows) for head, rows, _ in each.heads]
+            found.append(each.columns.by_model)
         return found
 
 
@@ -128,7 +132,9 @@ def test_noise_in_place_of_the_test_domain_changes_nothing_before_scoring(
     one, two = (Decided(ArraySource(*each), **options) for each in (data, other))
     assert same(one.parts(), two.parts())
     # but its predictions and scores depend on it
-    assert not np.allclose(one.choice.pool.outputs, two.choice.pool.outputs)
+    assert not np.allclose(
+        one.choice.candidates["pool"].outputs, two.choice.candidates["pool"].outputs
+    )
     assert one.scores != two.scores
 
 
@@ -139,7 +145,9 @@ def test_the_cache_of_a_store_leaks_nothing(tmp_path: Path) -> None:
     assert same(first.parts(), Decided(stored(tmp_path / "after", *scrambled(data))).parts())
     again = Decided(source)  # from the cache
     assert same(first.parts(), again.parts())
-    np.testing.assert_array_equal(first.choice.pool.outputs, again.choice.pool.outputs)
+    np.testing.assert_array_equal(
+        first.choice.candidates["pool"].outputs, again.choice.candidates["pool"].outputs
+    )
     for kind in ("selections", "heads"):
         assert list((tmp_path / "before" / "store" / "cache" / kind).glob("*.npz"))
 

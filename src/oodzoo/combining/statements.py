@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oodzoo.combining.one_head import ENSEMBLE, NAMED
 from oodzoo.combining.ways import COMBINATIONS
-from oodzoo.core.options import total_cost
+from oodzoo.core.options import Cost, cost_of
 from oodzoo.core.text import count, listed, number, span
 from oodzoo.tasks import Kind, task_of
 from oodzoo.tasks.classification import ClassDiagnosis, add_up
@@ -529,28 +529,17 @@ def meaning(
     return f"{text}: {how_sure}, between {low} and {high}{unit}."
 
 
-class Cost(NamedTuple):
-    """Milliseconds per image and number of parameters; None if not known for all models."""
-
-    milliseconds: float | None
-    parameters: float | None
-
-
-def cost_of(models: Sequence[str], ranking: Ranking | None) -> Cost:
-    """Sum the cost of models; layers of one network count once."""
+def cost_of_ranked(models: Sequence[str], ranking: Ranking | None) -> Cost:
+    """Sum the cost of models of a ranking; layers of one network count once."""
     ranked = {row.model: row for row in ranking.rows} if ranking else {}
     if not ranked.keys() >= set(models):
         return Cost(None, None)
-    rows = [ranked[model] for model in models]
-    return Cost(
-        total_cost({row.model: row.milliseconds for row in rows}),
-        total_cost({row.model: row.parameters for row in rows}),
-    )
+    return cost_of({model: ranked[model] for model in models})
 
 
 def cost_in_words(models: Sequence[str], ranking: Ranking | None) -> str:
     """The number of models, and what they cost together, as far as it is known."""
-    milliseconds, parameters = cost_of(models, ranking)
+    milliseconds, parameters = cost_of_ranked(models, ranking)
     parts = [count(len(models), "model")]
     if milliseconds is not None:
         parts.append(f"{_rounded(milliseconds)} ms per image")

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from numbers import Real
-from typing import Annotated, Any, TypedDict, TypeVar
+from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar
 
 from oodzoo.core.errors import InputError
 
@@ -303,6 +303,21 @@ def total_cost(costs: Mapping[str, Number | None]) -> Number | None:
             return None
         networks.setdefault(model.partition("@")[0], []).append(cost)
     return sum(max(each) for each in networks.values())
+
+
+class Cost(NamedTuple):
+    """Milliseconds per image and number of parameters; None if not known for all models."""
+
+    milliseconds: float | None
+    parameters: int | None
+
+
+def cost_of(models: Mapping[str, Any]) -> Cost:
+    """What models cost together; each has `milliseconds` and `parameters`, and is given by name."""
+    return Cost(
+        total_cost({model: each.milliseconds for model, each in models.items()}),
+        total_cost({model: each.parameters for model, each in models.items()}),
+    )
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from oodzoo.combining.evaluation.folds import require_seed, resolve_trials
+from oodzoo.combining.evaluation.settings import require_seed, resolve_trials
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import explaining_disk_errors, write_bytes
 from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known

@@ -11,8 +11,8 @@ from typing import Any, Unpack
 
 from oodzoo.combining.evaluation.protocol import evaluate
 from oodzoo.combining.evaluation.result import Evaluation, Recommended
+from oodzoo.combining.evaluation.tasks import compute_heads
 from oodzoo.combining.selection import Selection, SelectionSummary
-from oodzoo.combining.work import compute_heads
 from oodzoo.core.backend import Array
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Stage, extent

@@ -20,7 +20,7 @@ from oodzoo.combining.statements import (
     chosen_otherwise,
     compared,
     cost_in_words,
-    cost_of,
+    cost_of_ranked,
     described,
     failing_class,
     has_target,
@@ -154,7 +154,7 @@ def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
         remarks.append(certainty(ranking))
     n_models, n_all = len(best.models), len(ranking or best.models)
     tiles = [Tile(f"{n_models} of {n_all}", "models" if n_all > 1 else "model")]
-    cost = cost_of(best.models, ranking)
+    cost = cost_of_ranked(best.models, ranking)
     size = None if cost.parameters is None else significant(cost.parameters / 1e6)
     if cost.milliseconds is not None:
         note = f"{size} million parameters" if size else ""

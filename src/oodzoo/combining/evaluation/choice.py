@@ -1,26 +1,27 @@
 """Everything decided and trained for a held-out domain before it is scored, with either protocol.
 
 Nothing here has access to the labels of the held-out domain: the input is a
-:class:`~oodzoo.combining.evaluation.choice.TrainingView`, the order of the models there, and
-predictions of heads that were trained on them. The exception is DomainBed's oracle, which only
-selects among trained heads.
+:class:`~oodzoo.combining.combination.Training`, and a trainer that knows the place and the size of
+the held-out domain. The exception is DomainBed's oracle, which only selects among trained heads.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combining.decision import Decision, decide
-from oodzoo.combining.predictions import ZERO_SHOT, Head, Heads
-from oodzoo.combining.selection import select_features
+from oodzoo.combining.combination import Training
+from oodzoo.combining.predictions import ZERO_SHOT, Head, Outputs
+from oodzoo.combining.selection import SELECTION, select_features
+from oodzoo.combining.ways import Decision, decide
 from oodzoo.core.events import Log
-from oodzoo.core.options import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.features import FeatureSource, groups_of
@@ -29,7 +30,6 @@ from oodzoo.linear.heads.domainbed.sweep import sweep
 from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.ranking import scores
-from oodzoo.ranking.constraints import choose_top_k
 from oodzoo.ranking.ranking import Ranking
 from oodzoo.ranking.scores.catalogue import compute_scores
 
@@ -178,31 +178,32 @@ FAST_PEERS = ("h_score", "lda", "leep", "logme", "nce", "regularized_h_score", "
 RANDOM_DRAWS = 5
 
 
-class Candidate(NamedTuple):
-    """Columns of some models, and one head per trial trained on them."""
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Columns of some models, and how they predict the held-out domain.
+
+    Attributes
+    ----------
+    columns : Columns
+    heads : list of TrainedHead
+        One per trial, trained on the columns.
+    outputs : array (n, C), optional
+        For the held-out domain, by heads that were trained before; there are no other heads then.
+        They are log-probabilities, numbers or log-odds, see :mod:`oodzoo.linear.heads.outputs`.
+    """
 
     columns: Columns
-    heads: list[TrainedHead]
+    heads: list[TrainedHead] = field(default_factory=list)
+    outputs: Outputs | None = None
 
     @property
     def rules(self) -> tuple[str, ...]:
         """The rules of DomainBed by which the heads can be selected; none without its search."""
-        return tuple(self.heads[0].rules)
+        return tuple(self.heads[0].rules) if self.heads else ()
 
     def by(self, rule: str) -> Candidate:
         """The same columns with the heads that a rule of DomainBed selects."""
         return Candidate(self.columns, [h._replace(head=h.rules[rule]) for h in self.heads])
-
-
-class Predicted(NamedTuple):
-    """Outputs (n, C) for the held-out domain, and the models and features they come from.
-
-    Outputs are log-probabilities, numbers or log-odds, see :mod:`oodzoo.linear.heads.outputs`.
-    """
-
-    models: tuple[str, ...]
-    n_features: int
-    outputs: NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -212,125 +213,106 @@ class Choice:
     Attributes
     ----------
     decision : Decision
-    top_k : int
-        Number of models of the ensemble in the main rows.
-    pool : Predicted
-    ensembles, paper_selections : dict
+    candidates : dict of str to Candidate
+        The combinations, by name; and ``zero_shot``, the zero-shot head that is best on
+        the training domains, if a model has one.
+    ablation : dict of int to pair of Candidate
         All features of the best K models, and those that the paper's method selects, by K.
-    selection : Candidate
-        The features selected from all models.
-    selection_ratio : float
-        Share of the features of all models.
-    singles : dict
-        Single models with all their features, by name: the best, or all for the baselines.
-    best_by : dict
+    singles : dict of str to Candidate
+        All single models for the baselines, by name.
+    best_by : dict of str to str
         The best model by other scores.
     random : list of Candidate
         Randomly drawn features of all models: as many as were selected.
-    zero_shot : Predicted, optional
-        The zero-shot head that is best on the training domains, if a model has one.
     """
 
     decision: Decision
-    top_k: int
-    pool: Predicted
-    ensembles: dict[int, Candidate]
-    paper_selections: dict[int, Candidate]
-    selection: Candidate
-    selection_ratio: float
-    singles: dict[str, Candidate | Predicted]
+    candidates: dict[str, Candidate]
+    ablation: dict[int, tuple[Candidate, Candidate]]
+    singles: dict[str, Candidate]
     best_by: dict[str, str]
     random: list[Candidate]
-    zero_shot: Predicted | None = None
-
-    @property
-    def paper_ratios(self) -> dict[int, float]:
-        """Share of the features of the best K models that the paper's method selects, by K."""
-        return {
-            k: len(selected.columns) / len(self.ensembles[k].columns)
-            for k, selected in self.paper_selections.items()
-        }
 
 
 def choose(
-    view: TrainingView,
-    order: Sequence[str],
-    heads: Heads,
-    train: Trainer,
+    training: Training,
+    train: Callable[[Columns], list[TrainedHead]],
     *,
-    top_k: Sequence[int] | None,
-    main: int | None = None,
-    limits: Limits | None = None,
+    top_k: Sequence[int],
     peers: Sequence[str] | None,
     ranking: Ranking | None = None,
     retrain: bool = False,
     seed: int = 0,
-    device: str | None = None,
     log: Log = lambda message: None,
 ) -> Choice:
     """Decide how to combine the models, and train all heads for one held-out domain.
 
-    `order` has the models, the best first, and `heads` their predictions, on the training domains.
-    `top_k` are the numbers of models to concatenate, chosen on the training domains if None; `main`
-    is the one for the main rows, the first if None. Baselines need the names of `peers` and the
-    `ranking` of the training domains; there are none if `peers` is None. `retrain` trains the heads
-    of single models with `train`, instead of using the predictions of `heads`.
+    Parameters
+    ----------
+    training : Training
+    train : callable
+        Trains one head per trial on some columns.
+    top_k : sequence of int
+        The numbers of models to compare; that of the combinations is in `training`.
+    peers, ranking
+        Baselines need the names of other scores, and the ranking of the training domains; there
+        are none if `peers` is None.
+    retrain : bool
+        Whether single models are trained with `train`, too, instead of using the predictions of
+        heads that are there.
     """
-    training = view.source
+    source, order, device = training.source, training.order, training.device
 
-    def candidate(columns: Columns) -> Candidate:
-        return Candidate(columns, train(view, columns))
+    @cache
+    def trained(key: str) -> Candidate:
+        return Candidate(known[key], train(known[key]))
 
-    def single(model: str) -> Candidate | Predicted:
-        if retrain:
-            return candidate(Columns.all_of(training, [model]))
-        width = training.facts(model).feature_dim
-        return Predicted((model,), width, _test(heads.alone[model].test))
+    known: dict[str, Columns] = {}
 
-    if top_k is None:
-        log("choosing the number of models to concatenate")
-        top_k = [choose_top_k(training, order)]
-    main = top_k[0] if main is None else main
-    log("choosing a pool, selecting features, comparing on held-out domains")
-    decision = decide(training, order, heads, top_k=main, limits=limits, device=device)
-    log(f"training on {count(len(decision.selection), 'selected feature')}")
-    selection = candidate(decision.selection)
-    ensembles, paper_selections = {}, {}
-    for k in top_k:
-        log(f"training on all features of {_described(order[:k])}")
-        ensembles[k] = candidate(Columns.all_of(training, order[:k]))
-        if peers is not None or len(top_k) > 1:
-            log(f"selecting features of {_described(order[:k])} as in the paper")
-            found = select_features(training, order[:k], method="paper", device=device)
-            paper_selections[k] = candidate(found.columns)
-    every = Columns.all_of(training, training.models)
-    singles, best_by, random = {decision.best: single(decision.best)}, {}, []
+    def candidate(columns: Columns, outputs: Outputs | None = None) -> Candidate:
+        if outputs is not None:
+            return Candidate(columns, outputs=outputs)
+        key = json.dumps(columns.to_dict())
+        known[key] = columns
+        return trained(key)
+
+    def single(model: str) -> Candidate:
+        outputs = None if retrain else training.heads.alone[model].test
+        return candidate(Columns.all_of(source, [model]), outputs)
+
+    log("comparing the combinations on held-out domains")
+    decision = decide(training)
+    candidates = {}
+    for name, chosen in decision.chosen.items():
+        can_train = not chosen.weights
+        outputs = None if can_train and retrain else chosen.test
+        if outputs is None:
+            log(f"training on {count(len(chosen.columns), 'feature')}: {name}")
+        candidates[name] = candidate(chosen.columns, outputs)
+    ablation = {}
+    for k in top_k if peers is not None or len(top_k) > 1 else ():
+        best = order[0] if k == 1 else f"the best {k} models"
+        log(f"training on all features of {best}, and on those selected as in the paper")
+        found = select_features(source, order[:k], method="paper", device=device)
+        ablation[k] = candidate(Columns.all_of(source, order[:k])), candidate(found.columns)
+    singles, best_by, random = {}, {}, []
     if peers is not None and ranking is not None:
         log("ranking by other scores")
-        best_by = best_by_scores(training, ranking, peers)
+        best_by = best_by_scores(source, ranking, peers)
         log("training on random features")
-        random = [candidate(c) for c in random_features(every, len(decision.selection), seed)]
+        every = Columns.all_of(source, source.models)
+        number = len(decision.chosen[SELECTION.name].columns)
+        random = [candidate(c) for c in random_features(every, number, seed)]
         log(f"{count(len(order), 'single model')}")
         singles = {model: single(model) for model in order}
-    pool = decision.pool
-    widths = sum(training.facts(model).feature_dim for model in pool.models)
-    return Choice(
-        decision,
-        main,
-        Predicted(pool.models, widths, _test(pool.test)),
-        ensembles,
-        paper_selections,
-        selection,
-        len(decision.selection) / len(every),
-        singles,
-        best_by,
-        random,
-        _best_zero_shot(training, heads),
-    )
+    if (best_zero_shot := _best_zero_shot(training)) is not None:
+        candidates["zero_shot"] = best_zero_shot
+    return Choice(decision, candidates, ablation, singles, best_by, random)
 
 
-def _best_zero_shot(training: FeatureSource, heads: Heads) -> Predicted | None:
+def _best_zero_shot(training: Training) -> Candidate | None:
     """The zero-shot head that is most accurate on the training domains, which weigh alike."""
+    heads = training.heads
 
     def accuracy(head: Head) -> float:
         each = zip(heads.candidates[head].out_of_fold, heads.labels, strict=True)
@@ -340,14 +322,8 @@ def _best_zero_shot(training: FeatureSource, heads: Heads) -> Predicted | None:
     if not known:
         return None
     best = max(known, key=accuracy)
-    width = training.facts(best.model).feature_dim
-    return Predicted((best.model,), width, _test(heads.candidates[best].test))
-
-
-def _test(predictions: NDArray[np.floating] | None) -> NDArray[np.floating]:
-    if predictions is None:
-        raise ValueError("the heads have no predictions for a held-out domain")
-    return predictions
+    columns = Columns.all_of(training.source, [best.model])
+    return Candidate(columns, outputs=heads.candidates[best].test)
 
 
 def best_by_scores(
@@ -383,7 +359,3 @@ def random_features(columns: Columns, number: int, seed: int) -> list[Columns]:
         parts = zip(columns.by_model.items(), masks, strict=True)
         draws.append(Columns({model: part[drawn] for (model, part), drawn in parts}))
     return draws
-
-
-def _described(models: Sequence[str]) -> str:
-    return models[0] if len(models) == 1 else f"the best {len(models)} models"

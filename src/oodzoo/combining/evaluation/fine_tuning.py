@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-from oodzoo.combining.evaluation.choice import Predicted
-from oodzoo.combining.evaluation.folds import interval_of
+from oodzoo.combining.evaluation.choice import Candidate
+from oodzoo.combining.evaluation.judge import interval_of
 from oodzoo.combining.evaluation.result import Evaluation, Recommended, estimate_of
 from oodzoo.combining.evaluation.rows import Gain, Row, TunedFacts, Tuning
-from oodzoo.combining.evaluation.scoring import diagnose_predicted, score_predicted, trial_rows
+from oodzoo.combining.evaluation.scoring import Scorer, trial_rows
 from oodzoo.combining.statements import FINE_TUNED
 from oodzoo.combining.verdict import is_better
 from oodzoo.core.errors import InputError
@@ -37,6 +37,7 @@ from oodzoo.core.events import Stage
 from oodzoo.core.io import locked
 from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
+from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import Arrays, FeatureSource, StoreSource
 from oodzoo.extraction.models import find_spec
 from oodzoo.store.format import CACHE, require_no_links
@@ -382,10 +383,11 @@ def with_fine_tuned(
     cells, diagnoses = {}, {}
     for test, fold in folds.items():
         model = evaluation.single.cells[test].models[0]
-        predicted = Predicted((model,), source.facts(model).feature_dim, fold.outputs)
+        candidate = Candidate(Columns.all_of(source, [model]), outputs=fold.outputs)
         rows = trial_rows(source, test, evaluation.protocol, evaluation.trials)
-        cells[test] = score_predicted(source, test, predicted, rows)
-        if (found := diagnose_predicted(source, test, predicted, rows)) is not None:
+        scorer = Scorer(source, test, rows)
+        cells[test] = scorer.cell(candidate)
+        if (found := scorer.diagnose(candidate)) is not None:
             diagnoses[test] = found
     row = Row(cells)
     before = evaluation.recommended

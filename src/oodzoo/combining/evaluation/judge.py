@@ -1,4 +1,4 @@
-"""What is chosen for a held-out domain, without using it, and its accuracy; as tasks with a cache.
+"""What is chosen for a held-out domain, without using it, and its accuracy, as a store keeps it.
 
 So is what would be recommended with less time per image: it is decided again within the limit, on
 the training domains only, from the predictions that are there.
@@ -8,45 +8,124 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
-from oodzoo.combining.decision import Decision, Way, decide, decide_within, first_within
-from oodzoo.combining.evaluation.choice import TrainingView, choose
-from oodzoo.combining.evaluation.folds import WITH_TARGET, Fold, Settings, kept_fold
-from oodzoo.combining.evaluation.learning_curve import (
-    Part,
-    metric_of_all,
-    metrics_of,
-    metrics_without_one,
-    percent,
-)
+from oodzoo.combining.combination import Training
+from oodzoo.combining.evaluation.choice import Candidate, TrainingView, choose
+from oodzoo.combining.evaluation.learning_curve import percent
+from oodzoo.combining.evaluation.result import Evaluation, Recommended
+from oodzoo.combining.evaluation.rows import Aggregation, Cell, Row, mean_of
 from oodzoo.combining.evaluation.scoring import (
-    cell_with_target,
-    diagnose_choice,
+    ALL_OF,
+    SELECTED_OF,
+    Scorer,
+    cell_by,
     oracle_on,
     sample_paths,
-    score_choice,
     trial_rows,
 )
-from oodzoo.combining.predictions import Heads, predict_with_heads
-from oodzoo.combining.work import StoreJob, compute_device, describe_store, open_source, run_all
-from oodzoo.combining.work import missing_here as missing_store
-from oodzoo.core.events import Log, Progress
-from oodzoo.core.options import Limits, total_cost
-from oodzoo.extraction.engines import Engine, Work, Worker
+from oodzoo.combining.evaluation.settings import Settings
+from oodzoo.combining.one_head import ENSEMBLE, SINGLE
+from oodzoo.combining.pool import POOL
+from oodzoo.combining.predictions import Heads, pool_columns
+from oodzoo.combining.selection import SELECTION
+from oodzoo.combining.verdict import Estimate
+from oodzoo.combining.ways import COMBINATIONS, Decision, decide, decide_again, relative_cost
+from oodzoo.core.events import Log
+from oodzoo.core.options import Limits, cost_of
 from oodzoo.extraction.features import FeatureSource, groups_of
+from oodzoo.linear.heads.domainbed.protocol import RULES
 from oodzoo.ranking.constraints import choose_top_k
+from oodzoo.ranking.intervals import new_domain_interval
 from oodzoo.ranking.ranker import model_orders, rank, rank_for_test_domains
 from oodzoo.ranking.ranking import Ranking
+from oodzoo.tasks.classification import ClassDiagnosis
 
 SHARES = (1 / 2, 1 / 10)
 """Of the time per image of what is recommended."""
+
+WITH_TARGET = "{} with target"
+"""Name of the cell of a way for which the images of the held-out domain are known."""
+
+_KINDS = ("left out", "within")
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The result of one held-out domain, as it is kept in a store.
+
+    Attributes
+    ----------
+    cells : dict of str to Cell
+        By row.
+    top_k : int
+        The K of the main rows.
+    paper_ratios : dict of str to float
+        Share of the features of the best K models that the paper's method selects, by K.
+    selection_ratio : float
+        Share of the features of all models that are selected.
+    recommended : str
+    diagnosis : ClassDiagnosis, optional
+        Of what is recommended; None without classes.
+    estimates : dict of str to pair of lists of array
+        Contributions to the metric of the training domains, left out and within, of the ways to
+        combine models that need heads of their own: see
+        :class:`~oodzoo.combining.verdict.Estimate`. The second list may be empty.
+    """
+
+    cells: dict[str, Cell]
+    top_k: int
+    paper_ratios: dict[str, float]
+    selection_ratio: float
+    recommended: str
+    diagnosis: ClassDiagnosis | None = None
+    estimates: dict[str, list[list[NDArray[Any]]]] = field(default_factory=dict)
+
+
+def kept_fold(
+    source: FeatureSource, test: str, settings: Sequence[Any], judge: Callable[[], Fold]
+) -> Fold:
+    """The result of a held-out domain, from the cache of a store if it is there."""
+
+    def compute() -> dict[str, NDArray[Any]]:
+        fold = judge()
+        arrays = {"fold": np.array(msgspec.json.encode(replace(fold, estimates={})).decode())}
+        for name, kinds in fold.estimates.items():
+            for kind, parts in zip(_KINDS, kinds, strict=True):
+                arrays |= {f"{name} {kind} {number}": each for number, each in enumerate(parts)}
+        return arrays
+
+    arrays = source.cached(
+        "evaluations", source.models, compute, settings=json.dumps([test, *settings])
+    )
+    document = msgspec.json.decode(str(arrays["fold"]))
+    estimates = {
+        name: [
+            [
+                arrays[key]
+                for number in range(len(source.domains) - 1)
+                if (key := f"{name} {kind} {number}") in arrays
+            ]
+            for kind in _KINDS
+        ]
+        for name in COMBINATIONS
+        if f"{name} {_KINDS[0]} 0" in arrays
+    }
+    found = document["diagnosis"]
+    diagnosis = None if found is None else ClassDiagnosis.from_dict(found)
+    cells = {}
+    for name, cell in document["cells"].items():
+        measures = tuple(source.task.measures(*each) for each in cell["measures"])
+        cells[name] = Cell(**cell | {"measures": measures, "models": tuple(cell["models"])})
+    read = {"cells": cells, "diagnosis": diagnosis, "estimates": estimates}
+    return Fold(**document | read)
 
 
 class Limited(NamedTuple):
@@ -67,7 +146,7 @@ class Limited(NamedTuple):
 
 def milliseconds_of(source: FeatureSource, models: Sequence[str]) -> float | None:
     """Time per image of some models together; None if it is unknown."""
-    return total_cost({model: source.facts(model).milliseconds for model in models})
+    return cost_of({model: source.facts(model) for model in models}).milliseconds
 
 
 def budgets_of(source: FeatureSource, models: Sequence[str]) -> list[float]:
@@ -88,82 +167,6 @@ def class_texts(source: FeatureSource) -> dict[str, str]:
     """Digests of the class embeddings of the models that have some: heads depend on them, too."""
     found = {model: source.class_embeddings(model) for model in source.models}
     return {model: each.digest for model, each in found.items() if each is not None}
-
-
-def limited_final(
-    source: FeatureSource,
-    order: Sequence[str],
-    heads: Heads,
-    limits: Limits,
-    final: Decision,
-) -> Limited:
-    """Decide within limits on all domains; `final` is what was decided without them."""
-    ways: dict[str, Way] = {
-        name: Way(
-            final.models(name), final.estimates[name].contributions, final.estimates[name].within
-        )
-        for name in ("ensemble", "selection")
-        if name in final.estimates
-    }
-    found = decide_within(source, order, heads, limits, ways)
-    models = {"single": (found.best,), "pool": found.pool.models}
-    return Limited(
-        found.recommended, models.get(found.recommended) or final.models(found.recommended)
-    )
-
-
-def limited_fold(
-    source: FeatureSource,
-    test: str,
-    order: Sequence[str],
-    heads: Heads,
-    limits: Limits,
-    fold: Fold,
-) -> Limited:
-    """Decide within limits without a held-out domain, and measure on it; kept in a store.
-
-    Parameters
-    ----------
-    source : FeatureSource
-    test : str
-    order : sequence of str
-        The models, the best without the held-out domain first.
-    heads : Heads
-        For the held-out domain.
-    limits : Limits
-    fold : Fold
-        What was found without the limits.
-    """
-    cells = {"selection": fold.cells["selection"], "ensemble": fold.cells[f"ensemble {fold.top_k}"]}
-    ways = {
-        name: Way(cells[name].models, left_out, within or None)
-        for name, (left_out, within) in fold.estimates.items()
-    }
-
-    def compute() -> dict[str, np.ndarray]:
-        found = decide_within(source, order, heads, limits, ways)
-        if found.recommended == "single":
-            limited = Limited(
-                "single", (found.best,), metric_of_all(source, heads, test, found.best)
-            )
-        elif found.recommended == "pool":
-            if found.pool.test is None:
-                raise ValueError("the pool has no predictions for the held-out domain")
-            metric = percent(source, found.pool.test, source.labels(test))
-            limited = Limited("pool", found.pool.models, metric)
-        else:
-            cell = cells[found.recommended]
-            limited = Limited(found.recommended, cell.models, cell.accuracy)
-        return {"limited": np.array(json.dumps(limited))}
-
-    costs = [source.facts(model).milliseconds for model in source.models]
-    known = {name: [list(way.models), cells[name].accuracy] for name, way in ways.items()}
-    key: list[Any] = [test, list(order), limits.max_models, limits.max_ms, costs, known]
-    if texts := class_texts(source):
-        key.append(texts)
-    arrays = source.cached("budgets", source.models, compute, settings=json.dumps(key))
-    choice, models, metric = json.loads(str(arrays["limited"]))
-    return Limited(choice, tuple(models), metric)
 
 
 @dataclass(frozen=True)
@@ -190,14 +193,15 @@ class Rankings:
         return cls({None: final.models, **{test: r.models for test, r in found.items()}}, found)
 
 
+@dataclass
 class Judge:
     """Chooses and measures for each held-out domain, with heads that are already trained.
 
-    Parameters
+    Attributes
     ----------
     source : FeatureSource
     settings : Settings
-    heads : dict of str or None to Heads
+    predicted : dict of str or None to Heads
         For each held-out domain, and for none.
     rankings : Rankings
     device : str, optional
@@ -205,27 +209,49 @@ class Judge:
         Called with one line about each step.
     """
 
-    def __init__(
-        self,
-        source: FeatureSource,
-        settings: Settings,
-        heads: Mapping[str | None, Heads],
-        rankings: Rankings,
-        device: str | None,
-        log: Log = lambda _: None,
-    ) -> None:
-        self._source = source
-        self._settings = settings
-        self._heads = heads
-        self._rankings = rankings
-        self._device = device
-        self._log = log
+    source: FeatureSource
+    settings: Settings
+    predicted: Mapping[str | None, Heads]
+    rankings: Rankings
+    device: str | None
+    log: Log = lambda _: None
+
+    def training(self, test: str | None, limits: Limits | None = None) -> Training:
+        """What may be known without a held-out domain; of all domains, if it is None."""
+        source = self.source
+        if test is not None:
+            source = source.only([domain for domain in source.domains if domain != test])
+        return Training(
+            source,
+            self.rankings.orders[test],
+            limits or self.settings.limits,
+            self.settings.main_top_k,
+            self.device,
+            self.predicted,
+            test,
+        )
+
+    @cached_property
+    def top_models(self) -> dict[str, str]:
+        """The first model without each held-out domain that is within the limits."""
+        return {test: SINGLE.choose(self.training(test)).models[0] for test in self.source.domains}
+
+    def final(self) -> Decision:
+        """Decide on all domains."""
+        training = self.training(None)
+        return decide(replace(training, top_k=self._top_k(training)))
+
+    def _top_k(self, training: Training) -> int:
+        """The number of models to concatenate, which the training domains choose for "auto"."""
+        known = self.settings.main_top_k
+        return choose_top_k(training.source, training.order) if known is None else known
 
     def fold(self, test: str) -> Fold:
         """Judge a held-out domain; the result is kept in a store."""
-        source, settings = self._source, self._settings
+        source, settings = self.source, self.settings
         costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
         inputs = [msgspec.to_builtins(settings), costs, groups_of(source, source.domains)]
+        inputs.append(list(COMBINATIONS))
         if source.task.one_class:  # the diagnosis names images, which may have moved
             paths = "\n".join(sample_paths(source, test))
             inputs.append(hashlib.sha256(paths.encode()).hexdigest())
@@ -236,169 +262,230 @@ class Judge:
         return kept_fold(source, test, inputs, lambda: self._judge(test))
 
     def _judge(self, test: str) -> Fold:
-        source, settings = self._source, self._settings
+        source, settings = self.source, self.settings
+        training = self.training(test)
+        top_k = self._top_k(training)
+        training = replace(training, top_k=top_k)
+        train = settings.trainer(self.device, oracle_on(source, test))
         choice = choose(
-            TrainingView.without(source, test),
-            self._rankings.orders[test],
-            self._heads[test],
-            settings.trainer(self._device, oracle_on(source, test)),
-            top_k=settings.top_k,
-            main=settings.main_top_k,
-            limits=settings.limits,
+            training,
+            partial(train, TrainingView.without(source, test)),
+            top_k=settings.top_k or [top_k],
             peers=settings.peers,
-            ranking=self._rankings.scores.get(test),
+            ranking=self.rankings.scores.get(test),
             retrain=settings.protocol == "domainbed" or settings.trials > 1,
             seed=settings.seed,
-            device=self._device,
-            log=lambda message: self._log(f"held-out domain {test!r}: {message}"),
+            log=lambda message: self.log(f"held-out domain {test!r}: {message}"),
         )
-        rows = trial_rows(source, test, settings.protocol, settings.trials)
-        cells = score_choice(source, test, choice, rows)
+        decision = choice.decision
+        scorer = Scorer(source, test, trial_rows(source, test, settings.protocol, settings.trials))
+        cells = scorer.choice(choice)
         if settings.with_target:
-            self._log(f"held-out domain {test!r}: heads for its unlabelled images")
-            cells[WITH_TARGET] = cell_with_target(
-                source, test, self._heads[test], choice, rows, settings.limits, self._device
-            )
+            self.log(f"held-out domain {test!r}: heads for its unlabelled images")
+            cells |= self._with_target(training, decision, scorer)
+        selected = decision.chosen[SELECTION.name]
         return Fold(
             cells,
-            choice.top_k,
-            {str(k): ratio for k, ratio in choice.paper_ratios.items()},
-            choice.selection_ratio,
-            choice.decision.recommended,
-            diagnose_choice(source, test, choice, rows),
+            top_k,
+            {
+                str(k): len(selected.columns) / len(every.columns)
+                for k, (every, selected) in choice.ablation.items()
+            },
+            len(selected.columns) / selected.n_candidates,
+            decision.recommended,
+            scorer.diagnose(choice.candidates[decision.recommended]),
             {
                 name: [list(estimate.contributions), list(estimate.within or ())]
-                for name, estimate in choice.decision.estimates.items()
-                if name in ("ensemble", "selection")
+                for name, estimate in decision.estimates.items()
+                if not COMBINATIONS[name].from_heads
             },
         )
 
+    def _with_target(
+        self, training: Training, decision: Decision, scorer: Scorer
+    ) -> dict[str, Cell]:
+        """Score the combinations that adapt to the unlabelled images of the held-out domain."""
+        source, test = self.source, scorer.test
+
+        def images(model: str) -> NDArray[np.float32]:
+            return pool_columns(source, [model]).samples(source, [test]).features
+
+        training = replace(training, source=source, target=images)  # with the classes of all
+        cells = {}
+        for name, way in COMBINATIONS.items():
+            if way.adapts:
+                chosen = way.choose_for_target(training, decision.chosen[name])
+                candidate = Candidate(chosen.columns, outputs=chosen.test)
+                cells[WITH_TARGET.format(name)] = scorer.cell(candidate)
+        return cells
+
     def limited(self, test: str, fold: Fold, max_ms: float) -> Limited:
         """Decide again within a limit, and measure on the held-out domain; kept in a store."""
-        return limited_fold(
-            self._source,
-            test,
-            self._rankings.orders[test],
-            self._heads[test],
-            Limits(max_models=self._settings.max_models, max_ms=max_ms),
-            fold,
-        )
+        source, limits = self.source, Limits(max_models=self.settings.max_models, max_ms=max_ms)
+        training = self.training(test, limits)
+        cells = {name: fold.cells[name] for name in fold.estimates}
+
+        def compute() -> dict[str, np.ndarray]:
+            found = decide_again(
+                training,
+                {
+                    name: Estimate(
+                        left_out, relative_cost(source, cells[name].models), within or None
+                    )
+                    for name, (left_out, within) in fold.estimates.items()
+                    if training.allows(cells[name].models)
+                },
+            )
+            name = found.recommended
+            if (chosen := found.chosen.get(name)) is None:
+                limited = Limited(name, cells[name].models, cells[name].accuracy)
+            else:
+                assert chosen.test is not None
+                metric = percent(source, chosen.test, source.labels(test))
+                limited = Limited(name, chosen.models, metric)
+            return {"limited": np.array(json.dumps(limited))}
+
+        costs = [source.facts(model).milliseconds for model in source.models]
+        known = {name: [list(cell.models), cell.accuracy] for name, cell in cells.items()}
+        key: list[Any] = [test, list(training.order), limits.max_models, max_ms, costs, known]
+        if texts := class_texts(source):
+            key.append(texts)
+        arrays = source.cached("budgets", source.models, compute, settings=json.dumps(key))
+        choice, models, metric = json.loads(str(arrays["limited"]))
+        return Limited(choice, tuple(models), metric)
 
     def limited_final(self, final: Decision, max_ms: float) -> Limited:
-        """Decide again within a limit on all domains."""
-        return limited_final(
-            self._source,
-            self._rankings.orders[None],
-            self._heads[None],
-            Limits(max_models=self._settings.max_models, max_ms=max_ms),
-            final,
+        """Decide again within a limit on all domains; `final` was decided without it."""
+        limits = Limits(max_models=self.settings.max_models, max_ms=max_ms)
+        training = self.training(None, limits)
+        found = decide_again(
+            training,
+            {
+                name: estimate
+                for name, estimate in final.estimates.items()
+                if not COMBINATIONS[name].from_heads and training.allows(final.chosen[name].models)
+            },
         )
-
-    @property
-    def top_models(self) -> dict[str, str]:
-        """The first model without each held-out domain that is within the limits."""
-        limits = self._settings.limits
-        return {
-            test: first_within(order, self._heads[test], limits)
-            for test, order in self._rankings.orders.items()
-            if test is not None
-        }
-
-    def final(self) -> Decision:
-        """Decide on all domains."""
-        source, settings, order = self._source, self._settings, self._rankings.orders[None]
-        top_k = settings.main_top_k
-        return decide(
-            source,
-            order,
-            self._heads[None],
-            top_k=choose_top_k(source, order) if top_k is None else top_k,
-            limits=settings.limits,
-            device=self._device,
-        )
+        name = found.recommended
+        return Limited(name, (final.chosen | found.chosen)[name].models)
 
 
-class _Job(msgspec.Struct, frozen=True):
-    source: StoreJob
-    settings: Settings
+def assemble(
+    source: FeatureSource, folds: Mapping[str, Fold], final: Decision, settings: Settings
+) -> Evaluation:
+    """Put the results of all held-out domains together; `final` was decided on all domains."""
+    first = next(iter(folds.values()))
+
+    def row(name: str) -> Row:
+        return Row({test: fold.cells[name] for test, fold in folds.items()})
+
+    def best(cell: str) -> Row:
+        return Row({test: fold.cells[cell.format(fold.top_k)] for test, fold in folds.items()})
+
+    numbers, ablation = settings.top_k, {}
+    if numbers is not None and len(numbers) > 1:
+        for k in numbers:
+            ratios = {test: fold.paper_ratios[str(k)] for test, fold in folds.items()}
+            ablation[k] = Aggregation(row(ALL_OF.format(k)), row(SELECTED_OF.format(k)), ratios)
+    baselines = {
+        name: row(name)
+        for name in first.cells
+        if name.startswith(("random_features", "oracle", "best_by_", "zero_shot"))
+    }
+    if "oracle" in baselines:
+        baselines["paper_selection"] = best(SELECTED_OF)
+    rows = {name: row(name) for name in COMBINATIONS}
+    return Evaluation(
+        protocol=settings.protocol,
+        score=settings.score,
+        top_k={t: fold.top_k for t, fold in folds.items()} if numbers is None else first.top_k,
+        trials=settings.trials,
+        domains=source.domains,
+        recommended=_recommended(source, folds, final, settings),
+        single=rows.pop(SINGLE.name),
+        pool=rows.pop(POOL.name),
+        ensemble=rows.pop(ENSEMBLE.name),
+        selection=rows.pop(SELECTION.name),
+        others=rows,
+        feature_ratio={test: fold.selection_ratio for test, fold in folds.items()},
+        with_target={
+            name: row(WITH_TARGET.format(name))
+            for name in COMBINATIONS
+            if WITH_TARGET.format(name) in first.cells
+        },
+        baselines=baselines,
+        ablation=ablation,
+        rule=settings.selection if settings.protocol == "domainbed" else None,
+        by_rule={
+            rule: {n: row(cell) for n in COMBINATIONS if (cell := cell_by(rule, n)) in first.cells}
+            for rule in RULES
+            if cell_by(rule, SINGLE.name) in first.cells
+        },
+        unseen=_unseen(source),
+        task=source.task.kind,
+        diagnosis={test: f.diagnosis for test, f in folds.items() if f.diagnosis is not None},
+    )
 
 
-class FoldTask(msgspec.Struct, frozen=True, tag="fold"):
-    """Judge a held-out domain, and what would be recommended for it in less time per image."""
-
-    test: str
-    budgets: list[float]
-
-    def __str__(self) -> str:
-        return f"the result for the held-out domain {self.test!r}"
-
-
-class CurveTask(msgspec.Struct, frozen=True, tag="curve"):
-    """Train heads on a part of the images."""
-
-    part: Part
-
-    def __str__(self) -> str:
-        return f"the learning curve of {self.part.model!r}"
-
-
-class FewerTask(msgspec.Struct, frozen=True, tag="fewer"):
-    """Train heads on fewer domains."""
-
-    model: str
-    settings: dict[str, int]
-
-    def __str__(self) -> str:
-        return f"the heads of {self.model!r} on fewer domains"
-
-
-Task = FoldTask | CurveTask | FewerTask
-
-
-def compute_tasks(
+def _recommended(
     source: FeatureSource,
+    folds: Mapping[str, Fold],
+    final: Decision,
     settings: Settings,
-    tasks: Sequence[Task],
-    engine: Engine,
-    progress: Progress,
-) -> None:
-    """Run tasks on an engine; the heads are already in the store."""
-    job = _Job(describe_store(source, engine), settings)
-    work = Work(f"{__name__}:run_task", msgspec.json.encode(job), check=f"{__name__}:missing_here")
-    named = [(str(task), msgspec.json.encode(task)) for task in tasks]
-    run_all(work, named, engine, progress)
+) -> Recommended:
+    """What is recommended for a new domain; its accuracy is that of what each fold recommends."""
+    choices = {test: fold.recommended for test, fold in folds.items()}
+    cells = {test: folds[test].cells[choice] for test, choice in choices.items()}
+    domains = {test: cell.accuracy for test, cell in cells.items()}
+    return Recommended(
+        choice=final.recommended,
+        models=final.chosen[final.recommended].models,
+        average=mean_of(domains),
+        interval=interval_of(source, cells),
+        domains=domains,
+        choices=choices,
+        estimates={name: each.accuracy for name, each in final.estimates.items()},
+        within={
+            name: each.accuracy_within
+            for name, each in final.estimates.items()
+            if each.accuracy_within is not None
+        },
+        candidates=source.models,
+        max_models=settings.max_models,
+        max_ms=settings.max_ms,
+    )
 
 
-def missing_here(shared: bytes) -> list[str]:
-    """List what this machine lacks to compute on a store."""
-    return missing_store(msgspec.json.encode(msgspec.json.decode(shared, type=_Job).source))
+def interval_of(source: FeatureSource, cells: Mapping[str, Cell]) -> tuple[float, float]:
+    """The 90 % interval of the main metric on a new domain, from the cells of held-out domains."""
+    values = np.array([cell.accuracy for cell in cells.values()])
+    variances = [_variance(cell, len(source.labels(test))) for test, cell in cells.items()]
+    low, high = new_domain_interval(values, np.array(variances))
+    return max(source.task.lowest, low), min(100.0, high)
 
 
-def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
-    """Run a task; of a held-out domain, return what is recommended without it."""
-    todo, device = msgspec.json.decode(task, type=Task), compute_device(worker)
-    if isinstance(todo, FoldTask):
-        judge = _judge(shared, device)
-        fold = judge.fold(todo.test)
-        for max_ms in todo.budgets:
-            judge.limited(todo.test, fold, max_ms)
-        return fold.recommended.encode()
-    source = _source(shared)
-    if isinstance(todo, CurveTask):
-        metrics_of(source, todo.part, device=device)
-    else:
-        metrics_without_one(source, todo.model, todo.settings, device=device)
-    return b""
+def _variance(cell: Cell, n: int) -> float:
+    """Variance of the metric that is due to n samples; that of an accuracy is binomial."""
+    if cell.variance is None:
+        return cell.accuracy * (100 - cell.accuracy) / n
+    return cell.variance
 
 
-def _source(shared: bytes) -> FeatureSource:
-    return open_source(msgspec.json.encode(msgspec.json.decode(shared, type=_Job).source))
+def _unseen(source: FeatureSource) -> dict[str, tuple[str, ...]]:
+    """The classes or labels that occur in one domain only, by domain."""
+    if not source.task.has_probabilities:
+        return {}
 
+    def present(domain: str) -> NDArray[np.int64]:
+        labels = source.labels(domain)
+        if source.task.one_class:
+            return np.unique(labels)
+        return np.flatnonzero(labels.any(axis=0))
 
-@lru_cache(maxsize=1)
-def _judge(shared: bytes, device: str | None) -> Judge:
-    settings = msgspec.json.decode(shared, type=_Job).settings
-    source = _source(shared)
-    rankings = Rankings.of(source, settings, device)
-    heads = predict_with_heads(source, device=device)
-    return Judge(source, settings, heads, rankings, device)
+    unseen = {}
+    for test in source.domains:
+        others = [present(domain) for domain in source.domains if domain != test]
+        alone = np.setdiff1d(present(test), np.concatenate(others))
+        if len(alone):
+            unseen[test] = tuple(str(source.classes[at]) for at in alone)
+    return unseen

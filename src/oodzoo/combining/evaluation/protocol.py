@@ -10,7 +10,6 @@ from typing import Any, Literal, Unpack
 import numpy as np
 
 from oodzoo.combining import statements
-from oodzoo.combining.decision import Decision
 from oodzoo.combining.evaluation.fine_tuning import (
     Request,
     find_images,
@@ -18,27 +17,13 @@ from oodzoo.combining.evaluation.fine_tuning import (
     require_store,
     with_fine_tuned,
 )
-from oodzoo.combining.evaluation.folds import (
-    Fold,
-    Settings,
-    assemble,
-    limited_top_k,
-    parse_peers,
-    require_seed,
-    require_target_images,
-    require_usable,
-    resolve_trials,
-)
 from oodzoo.combining.evaluation.judge import (
-    CurveTask,
-    FewerTask,
-    FoldTask,
+    Fold,
     Judge,
     Limited,
     Rankings,
-    Task,
+    assemble,
     budgets_of,
-    compute_tasks,
     milliseconds_of,
 )
 from oodzoo.combining.evaluation.learning_curve import (
@@ -50,13 +35,33 @@ from oodzoo.combining.evaluation.learning_curve import (
 )
 from oodzoo.combining.evaluation.result import Evaluation
 from oodzoo.combining.evaluation.rows import mean_of
-from oodzoo.combining.predictions import Heads, predict_with_heads
+from oodzoo.combining.evaluation.settings import (
+    Settings,
+    limited_top_k,
+    parse_peers,
+    require_seed,
+    require_target_images,
+    require_usable,
+    resolve_trials,
+)
+from oodzoo.combining.evaluation.tasks import (
+    CurveTask,
+    FewerTask,
+    FoldTask,
+    Task,
+    compute_heads,
+    compute_tasks,
+    describe_store,
+)
+from oodzoo.combining.one_head import SINGLE
+from oodzoo.combining.pool import POOL
+from oodzoo.combining.predictions import predict_with_heads
 from oodzoo.combining.statements import FINE_TUNED, Advice, described, titles
-from oodzoo.combining.work import compute_heads
+from oodzoo.combining.ways import Decision
 from oodzoo.core.backend import Array, backend, require_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Progress, Stage, extent
-from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known, total_cost
+from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
 from oodzoo.core.text import count
 from oodzoo.extraction.engines import Engine, open_engine
 from oodzoo.extraction.features import Features, FeatureSource, StoreSource, as_source
@@ -78,34 +83,18 @@ class WhatIf:
 
     Parameters
     ----------
-    source : FeatureSource
-    settings : Settings
     judge : Judge
-    heads : dict of str or None to Heads
     final : Decision
         What was decided on all domains.
-    device : str, optional
     """
 
-    def __init__(
-        self,
-        source: FeatureSource,
-        settings: Settings,
-        judge: Judge,
-        heads: Mapping[str | None, Heads],
-        final: Decision,
-        device: str | None,
-    ) -> None:
-        self._source = source
-        self._judge = judge
-        self._heads = heads
-        self._final = final
-        self._device = device
-        self._tops = judge.top_models
+    def __init__(self, judge: Judge, final: Decision) -> None:
+        self._judge, self._final = judge, final
+        self._source, self._heads, self._tops = judge.source, judge.predicted, judge.top_models
         self.budgets: list[float] = []
         # the heads of other protocols would have to be trained again
-        if settings.protocol == "fast" and settings.trials == 1:
-            self.budgets = budgets_of(source, final.models(final.recommended))
+        if judge.settings.protocol == "fast" and judge.settings.trials == 1:
+            self.budgets = budgets_of(judge.source, final.chosen[final.recommended].models)
 
     @property
     def tasks(self) -> list[Task]:
@@ -124,8 +113,8 @@ class WhatIf:
     def add_to(self, result: Evaluation, folds: Mapping[str, Fold]) -> Evaluation:
         """Add the learning curve and the advice to an evaluation."""
         source, measured = self._source, (self._tops, self._heads)
-        curve = learning_curve(source, *measured, device=self._device)
-        fewer = with_fewer_domains(source, *measured, device=self._device)
+        curve = learning_curve(source, *measured, device=self._judge.device)
+        fewer = with_fewer_domains(source, *measured, device=self._judge.device)
         found = [*_of_data(curve, fewer, result.metric), *_of_options(result, source)]
         return replace(
             result, learning_curve=curve, advice=(*found, *self._of_budgets(result, folds))
@@ -161,7 +150,7 @@ def _of_data(curve: LearningCurve | None, fewer: FewerDomains, metric: str) -> l
 def _of_options(result: Evaluation, source: FeatureSource) -> list[Advice]:
     """What options of the evaluation found, or could find."""
     found: list[Advice] = []
-    pool = result.with_target.get("pool")
+    pool = result.with_target.get(POOL.name)
     enough = min(len(source.labels(domain)) for domain in source.domains) >= MIN_IMAGES
     if pool is not None or (source.task.one_class and enough):
         average = None if pool is None else pool.average
@@ -367,7 +356,7 @@ def evaluate(
         max_models=limits.max_models,
         max_ms=limits.max_ms,
     )
-    settings.check(here)
+    settings.trainer(here)  # rejects bad values
     request = _request(source, tuning, here)
     facts = extent(source) | {"protocol": protocol, "score": score, "top_k": top_k}
     with (
@@ -408,9 +397,10 @@ def _evaluate(
     stage.say("deciding on all domains")
     final = judge.final()
     steps.final()
-    what_if = WhatIf(source, settings, judge, heads, final, device)
+    what_if = WhatIf(judge, final)
     if engine is not None:
-        compute_tasks(source, settings, what_if.tasks, engine, steps.folds)
+        job = describe_store(source, engine, settings)
+        compute_tasks(job, what_if.tasks, engine, steps.folds)
     folds = {}
     for number, test in enumerate(source.domains, start=1):
         folds[test] = judge.fold(test)
@@ -421,7 +411,7 @@ def _evaluate(
         names = ", ".join(dict.fromkeys(top.values()))
         stage.say(f"fine-tuning {names} without each held-out domain")
         tuned = fine_tune(require_store(source), top, request, stage)
-        result = with_fine_tuned(result, source, tuned, final.best)
+        result = with_fine_tuned(result, source, tuned, final.chosen[SINGLE.name].models[0])
     stage.say("measuring what more images, more domains and less time would change")
     result = what_if.add_to(result, folds)
     steps.end()
@@ -470,7 +460,7 @@ def _request(source: FeatureSource, tuning: _FineTuning, device: str | None) -> 
 
 def _extraction_hours(source: FeatureSource) -> float | None:
     """Time to extract the features of all models, by their time per image; None if unknown."""
-    each = total_cost({model: source.facts(model).milliseconds for model in source.models})
+    each = milliseconds_of(source, source.models)
     n = sum(len(source.labels(domain)) for domain in source.domains)
     return None if each is None else each * n / 3.6e6
 

@@ -11,6 +11,9 @@ import numpy as np
 
 from oodzoo.combining.evaluation.learning_curve import LearningCurve
 from oodzoo.combining.evaluation.rows import Aggregation, Row, Tuning, averaged
+from oodzoo.combining.one_head import ENSEMBLE, SINGLE
+from oodzoo.combining.pool import POOL
+from oodzoo.combining.selection import SELECTION
 from oodzoo.combining.statements import (
     FINE_TUNED,
     Advice,
@@ -38,18 +41,21 @@ from collections.abc import Iterable
 from oodzoo.core.tables import Table
 from oodzoo.core.text import number, plain
 
+FIELDS = tuple(way.name for way in (SINGLE, POOL, ENSEMBLE, SELECTION))
+"""The rows that are fields of an evaluation."""
+
 
 @dataclass(frozen=True)
 class Recommended:
-    """The recommended combination of the models, and its accuracy on unseen domains.
+    """The recommended way to combine the models, and its accuracy on unseen domains.
 
     For other tasks than classification, the main metric takes the place of the accuracy.
 
     Attributes
     ----------
     choice : str
-        "single", "pool", "ensemble" or "selection": decided on all domains. "fine_tuned" if that
-        is better on the held-out domains by more than a standard error between them.
+        The name of a combination, decided on all domains; "fine_tuned" if that is better
+        on the held-out domains by more than a standard error between them.
     models : tuple of str
         The models that it uses, those of a pool in the order of their shares.
     average : float
@@ -62,8 +68,8 @@ class Recommended:
     choices : dict of str to str
         What was chosen for each held-out domain.
     estimates, within : dict of str to float
-        What decided: accuracy of each combination on held-out domains, and by cross-validation
-        within the domains, in percent. They are comparisons; the accuracy to expect is `average`.
+        What decided: accuracy of each way on held-out domains, and by cross-validation within the
+        domains, in percent. They are comparisons; the accuracy to expect is `average`.
     candidates : tuple of str
         The models that it was chosen from; empty if an earlier version wrote it.
     max_models, max_ms : int and float, optional
@@ -153,6 +159,8 @@ class Evaluation:
         A pool of heads (:mod:`oodzoo.combining.pool_weights`).
     ensemble, selection : Row
         All features of the best K models, and the features selected from all models.
+    others : dict of str to Row
+        Further combinations, by name.
     feature_ratio : dict of str to float
         Share of features selected, by held-out domain.
     baselines : dict of str to Row
@@ -216,6 +224,7 @@ class Evaluation:
     diagnosis: dict[str, ClassDiagnosis] = field(default_factory=dict)
     learning_curve: LearningCurve | None = None
     advice: tuple[Advice, ...] = ()
+    others: dict[str, Row] = field(default_factory=dict)
 
     @property
     def metric(self) -> str:
@@ -223,9 +232,14 @@ class Evaluation:
         return task_of(self.task).metric
 
     @property
+    def combinations(self) -> dict[str, Row]:
+        """The rows of the combinations, by name."""
+        return {name: getattr(self, name) for name in FIELDS} | self.others
+
+    @property
     def rows(self) -> dict[str, Row]:
         """All rows, by name."""
-        main = {name: getattr(self, name) for name in COMBINATIONS}
+        main = self.combinations
         if self.fine_tuned is not None:
             main[FINE_TUNED] = self.fine_tuned
         return (
@@ -323,7 +337,7 @@ class Evaluation:
             "trials": self.trials,
             "domains": list(self.domains),
             "recommended": self.recommended.to_dict(),
-            **{name: getattr(self, name).to_dict() for name in COMBINATIONS},
+            **{name: row.to_dict() for name, row in self.combinations.items()},
             "feature_ratio": averaged(self.feature_ratio),
             "with_target": {name: row.to_dict() for name, row in self.with_target.items()},
             **{name: row.to_dict() for name, row in self.baselines.items()},
@@ -370,7 +384,12 @@ class Evaluation:
             trials=document["trials"],
             domains=tuple(document["domains"]),
             recommended=structured(document["recommended"], Recommended, "the evaluation"),
-            **{name: Row.from_dict(document[name], task) for name in COMBINATIONS},
+            **{name: Row.from_dict(document[name], task) for name in FIELDS},
+            others={
+                name: Row.from_dict(document[name], task)
+                for name in COMBINATIONS
+                if name in document and name not in FIELDS
+            },
             feature_ratio=dict(document["feature_ratio"]["domains"]),
             with_target={n: Row.from_dict(r, task) for n, r in document["with_target"].items()},
             baselines={name: Row.from_dict(document[name], task) for name in document["baselines"]},
@@ -404,7 +423,7 @@ class Evaluation:
         return findings(self)
 
     def __repr__(self) -> str:
-        rows = [f"{name} {self[name].average:.1f}" for name in COMBINATIONS]
+        rows = [f"{name} {row.average:.1f}" for name, row in self.combinations.items()]
         domains = count(len(self.domains), "held-out domain")
         best = self.recommended
         return f"Evaluation({domains}: recommended {best.brief}; {', '.join(rows)} %)"
@@ -438,7 +457,7 @@ class Evaluation:
             (name, None, row) for name, row in self.rows.items()
         ]
         for k, each in self.ablation.items():
-            rows += [("ensemble", k, each.ensemble), ("selection", k, each.selection)]
+            rows += [(ENSEMBLE.name, k, each.ensemble), (SELECTION.name, k, each.selection)]
         lines = []
         for name, top_k, row in rows:
             by_name = {m: row.measure(m) for m in row.measures}

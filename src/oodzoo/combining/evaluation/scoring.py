@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combining.adaptation import pool_for_target
 from oodzoo.combining.evaluation.choice import (
     Candidate,
     Choice,
     Oracle,
-    Predicted,
     TrainedHead,
     TrainingView,
 )
 from oodzoo.combining.evaluation.rows import Cell, Outputs
-from oodzoo.combining.predictions import Heads, pool_columns
-from oodzoo.core.options import Limits, total_cost
+from oodzoo.core.options import cost_of
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import FeatureSource, StoreSource
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.ranking.intervals import covariance_of_means
 from oodzoo.tasks import CLASSIFICATION
 from oodzoo.tasks.classification import ClassDiagnosis
+
+ALL_OF, SELECTED_OF = "all features of {}", "selected of {}"
+"""Names of the cells of the best K models, with all features and with the paper's selection."""
 
 
 class _Rows(NamedTuple):
@@ -48,41 +49,99 @@ def trial_rows(
     return [np.arange(view.n_test)] * trials
 
 
-def score_choice(
-    source: FeatureSource, test: str, choice: Choice, rows: Sequence[NDArray[np.int64]]
-) -> dict[str, Cell]:
-    """Score a choice on its held-out domain: one cell per row of the table."""
+@dataclass(frozen=True)
+class Scorer:
+    """Scores what was chosen for a held-out domain on that domain.
 
-    def cell(candidate: Candidate | Predicted) -> Cell:
-        return _cell(source, test, candidate, rows)
+    Attributes
+    ----------
+    source : FeatureSource
+        All domains.
+    test : str
+    rows : sequence of arrays
+        Rows of the held-out domain on which predictions without trials are scored, by trial.
+    """
 
-    singles = {model: cell(each) for model, each in choice.singles.items()}
-    scored = {
-        "single": singles[choice.decision.best],
-        "pool": cell(choice.pool),
-        "selection": cell(choice.selection),
-    }
-    for k, ensemble in choice.ensembles.items():
-        scored[f"ensemble {k}"] = cell(ensemble)
-    for k, selection in choice.paper_selections.items():
-        scored[f"paper_selection {k}"] = cell(selection)
-    if choice.zero_shot is not None:
-        scored["zero_shot"] = cell(choice.zero_shot)
-    if choice.random:
-        scored["random_features"] = _mean_cell([cell(each) for each in choice.random])
-        scored["oracle"] = max(singles.values(), key=lambda each: each.accuracy)
-    for name, model in choice.best_by.items():
-        scored[f"best_by_{name}"] = singles[model]
-    main = {
-        "single": choice.singles[choice.decision.best],
-        "ensemble": choice.ensembles[choice.top_k],
-        "selection": choice.selection,
-    }
-    for rule in choice.selection.rules:
-        for name, each in main.items():
-            assert isinstance(each, Candidate)
-            scored[cell_by(rule, name)] = cell(each.by(rule))
-    return scored
+    source: FeatureSource
+    test: str
+    rows: Sequence[NDArray[np.int64]]
+
+    def choice(self, choice: Choice) -> dict[str, Cell]:
+        """Score a choice: one cell per row of the table."""
+        cell = cache(self.cell)
+        scored = {name: cell(each) for name, each in choice.candidates.items()}
+        for k, (every, selected) in choice.ablation.items():
+            scored[ALL_OF.format(k)], scored[SELECTED_OF.format(k)] = cell(every), cell(selected)
+        singles = {model: cell(each) for model, each in choice.singles.items()}
+        if choice.random:
+            scored["random_features"] = _mean_cell([cell(each) for each in choice.random])
+            scored["oracle"] = max(singles.values(), key=lambda each: each.accuracy)
+        for name, model in choice.best_by.items():
+            scored[f"best_by_{name}"] = singles[model]
+        for name, each in choice.candidates.items():
+            for rule in each.rules:
+                scored[cell_by(rule, name)] = cell(each.by(rule))
+        return scored
+
+    def cell(self, candidate: Candidate) -> Cell:
+        """Score predictions."""
+        source, trials = self.source, self.predictions(candidate)
+        task, columns = source.task, candidate.columns
+        cost = cost_of({model: source.facts(model) for model in columns.models})
+        outputs = [task.measured_outputs(e.values, e.labels, source.classes) for e in trials]
+        return Cell(
+            tuple(task.measured(each.values, each.labels) for each in trials),
+            columns.models,
+            len(columns),
+            cost.milliseconds,
+            cost.parameters,
+            self._variance(trials),
+            _mean_outputs(outputs),
+        )
+
+    def diagnose(self, candidate: Candidate) -> ClassDiagnosis | None:
+        """Diagnose predictions in the first trial; None unless they are of classes."""
+        if not self.source.task.one_class:
+            return None
+        first, paths = self.predictions(candidate)[0], sample_paths(self.source, self.test)
+        return CLASSIFICATION.diagnose(
+            first.values,
+            first.labels,
+            [str(name) for name in self.source.classes],
+            paths=[paths[row] for row in first.rows.tolist()],
+            domains=self.test,
+        )
+
+    def predictions(self, candidate: Candidate) -> list[_Rows]:
+        """Return probabilities or numbers, and labels, of the rows each trial is scored on."""
+        source, labels = self.source, self.source.labels(self.test)
+        if candidate.outputs is not None:
+            full = source.task.values(candidate.outputs)
+            return [_Rows(each, full[each], labels[each]) for each in self.rows]
+        known = source.only([domain for domain in source.domains if domain != self.test]).classes
+        columns = [source.classes.index(label) for label in known]
+        features = candidate.columns.samples(source, [self.test]).features
+        result = []
+        for head, each, _ in candidate.heads:
+            full = np.zeros((len(each), len(source.classes)))
+            full[:, columns] = head.values(features[each])
+            result.append(_Rows(each, full, labels[each]))
+        return result
+
+    def _variance(self, trials: Sequence[_Rows]) -> float | None:
+        """Variance of the main metric in percent that is due to the samples; mean over trials.
+
+        None for classes.
+        """
+        groups, task = self.source.groups(self.test), self.source.task
+        if task.one_class:
+            return None
+        found = []
+        for each in trials:
+            mine = None if groups is None else [groups[row] for row in each.rows.tolist()]
+            values = 100 * task.contributions(each.values, each.labels)[:, None]
+            found.append(covariance_of_means(values, mine)[0, 0])
+        return float(np.mean(found))
 
 
 def cell_by(rule: str, row: str) -> str:
@@ -95,86 +154,11 @@ def oracle_on(source: FeatureSource, test: str) -> Oracle:
 
     def best(columns: Columns, heads: Sequence[LinearHead], rows: NDArray[np.int64]) -> LinearHead:
         each = Candidate(columns, [TrainedHead(head, rows) for head in heads])
-        found = _predictions(source, test, each, [rows])
+        found = Scorer(source, test, [rows]).predictions(each)
         right = [np.mean(one.values.argmax(axis=1) == one.labels) for one in found]
         return heads[max(range(len(heads)), key=lambda at: (right[at], at))]
 
     return best
-
-
-def score_predicted(
-    source: FeatureSource, test: str, predicted: Predicted, rows: Sequence[NDArray[np.int64]]
-) -> Cell:
-    """Score predictions for a held-out domain."""
-    return _cell(source, test, predicted, rows)
-
-
-def diagnose_choice(
-    source: FeatureSource, test: str, choice: Choice, rows: Sequence[NDArray[np.int64]]
-) -> ClassDiagnosis | None:
-    """Diagnose the recommendation for a held-out domain, in the first trial, for classes."""
-    candidates = {
-        "single": choice.singles[choice.decision.best],
-        "pool": choice.pool,
-        "ensemble": choice.ensembles[choice.top_k],
-        "selection": choice.selection,
-    }
-    return diagnose_predicted(source, test, candidates[choice.decision.recommended], rows)
-
-
-def diagnose_predicted(
-    source: FeatureSource,
-    test: str,
-    candidate: Candidate | Predicted,
-    rows: Sequence[NDArray[np.int64]],
-) -> ClassDiagnosis | None:
-    """Diagnose predictions for a held-out domain, in the first trial; None without classes."""
-    first = _predictions(source, test, candidate, rows)[0]
-    return diagnose(source, test, first.rows, first.values, first.labels)
-
-
-def _predictions(
-    source: FeatureSource,
-    test: str,
-    candidate: Candidate | Predicted,
-    rows: Sequence[NDArray[np.int64]],
-) -> list[_Rows]:
-    """Return probabilities or numbers, and labels, of the rows that each trial is scored on."""
-    labels = source.labels(test)
-    if isinstance(candidate, Predicted):
-        full = source.task.values(candidate.outputs)
-        return [_Rows(each, full[each], labels[each]) for each in rows]
-    known = source.only([domain for domain in source.domains if domain != test]).classes
-    columns = [source.classes.index(label) for label in known]
-    features = candidate.columns.samples(source, [test]).features
-    result = []
-    for head, each, _ in candidate.heads:
-        full = np.zeros((len(each), len(source.classes)))
-        full[:, columns] = head.values(features[each])
-        result.append(_Rows(each, full, labels[each]))
-    return result
-
-
-def _cell(
-    source: FeatureSource,
-    test: str,
-    candidate: Candidate | Predicted,
-    rows: Sequence[NDArray[np.int64]],
-) -> Cell:
-    trials = _predictions(source, test, candidate, rows)
-    found = tuple(source.task.measured(each.values, each.labels) for each in trials)
-    if isinstance(candidate, Predicted):
-        models, n_features = candidate.models, candidate.n_features
-    else:
-        models, n_features = candidate.columns.models, len(candidate.columns)
-    facts = {model: source.facts(model) for model in models}
-    milliseconds = total_cost({model: fact.milliseconds for model, fact in facts.items()})
-    parameters = total_cost({model: fact.parameters for model, fact in facts.items()})
-    variance = _variance(source, test, trials)
-    outputs = _mean_outputs(
-        [source.task.measured_outputs(each.values, each.labels, source.classes) for each in trials]
-    )
-    return Cell(found, models, n_features, milliseconds, parameters, variance, outputs)
 
 
 def _mean_outputs(several: Sequence[Outputs]) -> Outputs:
@@ -185,22 +169,6 @@ def _mean_outputs(several: Sequence[Outputs]) -> Outputs:
     }
 
 
-def _variance(source: FeatureSource, test: str, trials: Sequence[_Rows]) -> float | None:
-    """Variance of the main metric in percent that is due to the samples; mean over trials.
-
-    None for classes.
-    """
-    groups = source.groups(test)
-    if source.task.one_class:
-        return None
-    found = []
-    for each in trials:
-        mine = None if groups is None else [groups[row] for row in each.rows.tolist()]
-        values = 100 * source.task.contributions(each.values, each.labels)[:, None]
-        found.append(covariance_of_means(values, mine)[0, 0])
-    return float(np.mean(found))
-
-
 def _mean_cell(draws: Sequence[Cell]) -> Cell:
     """Average over draws in each trial."""
     means = np.mean([cell.measures for cell in draws], axis=0)
@@ -209,63 +177,6 @@ def _mean_cell(draws: Sequence[Cell]) -> Cell:
     found = tuple(kind(*each) for each in means.tolist())
     outputs = _mean_outputs([cell.outputs for cell in draws])
     return replace(draws[0], measures=found, models=models, outputs=outputs)
-
-
-def cell_with_target(
-    source: FeatureSource,
-    test: str,
-    heads: Heads,
-    choice: Choice,
-    rows: Sequence[NDArray[np.int64]],
-    limits: Limits,
-    device: str | None,
-) -> Cell:
-    """Score the pool that knows all unlabelled images of the held-out domain."""
-    pool = pool_for_target(
-        source,
-        heads,
-        choice.decision.pool,
-        lambda model: pool_columns(source, [model]).samples(source, [test]).features,
-        limits,
-        device=device,
-    ).pool
-    if pool.test is None:
-        raise ValueError("the pool has no predictions for the held-out domain")
-    width = sum(source.facts(model).feature_dim for model in pool.models)
-    predicted = Predicted(pool.models, width, pool.test)
-    return _cell(source, test, predicted, rows)
-
-
-def diagnose(
-    source: FeatureSource,
-    test: str,
-    rows: NDArray[np.int64],
-    values: NDArray[np.float64],
-    labels: NDArray[Any],
-) -> ClassDiagnosis | None:
-    """Diagnose predictions of some rows of a held-out domain; None unless they are of classes.
-
-    Parameters
-    ----------
-    source : FeatureSource
-    test : str
-        The domain.
-    rows : array of int (n,)
-        Which of its samples the predictions are for.
-    values : array (n, C)
-        Probabilities of the classes.
-    labels : array (n,)
-    """
-    if not source.task.one_class:
-        return None
-    paths = sample_paths(source, test)
-    return CLASSIFICATION.diagnose(
-        values,
-        labels,
-        [str(name) for name in source.classes],
-        paths=[paths[row] for row in rows.tolist()],
-        domains=test,
-    )
 
 
 def sample_paths(source: FeatureSource, domain: str) -> list[str]:
