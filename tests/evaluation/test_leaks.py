@@ -132,9 +132,7 @@ def test_noise_in_place_of_the_test_domain_changes_nothing_before_scoring(
     one, two = (Decided(ArraySource(*each), **options) for each in (data, other))
     assert same(one.parts(), two.parts())
     # but its predictions and scores depend on it
-    assert not np.allclose(
-        one.choice.candidates["pool"].outputs, two.choice.candidates["pool"].outputs
-    )
+    assert not np.allclose(one.outputs, two.outputs)
     assert one.scores != two.scores
 
 
@@ -145,9 +143,7 @@ def test_the_cache_of_a_store_leaks_nothing(tmp_path: Path) -> None:
     assert same(first.parts(), Decided(stored(tmp_path / "after", *scrambled(data))).parts())
     again = Decided(source)  # from the cache
     assert same(first.parts(), again.parts())
-    np.testing.assert_array_equal(
-        first.choice.candidates["pool"].outputs, again.choice.candidates["pool"].outputs
-    )
+    np.testing.assert_array_equal(first.outputs, again.outputs)
     for kind in ("selections", "heads"):
         assert list((tmp_path / "before" / "store" / "cache" / kind).glob("*.npz"))
 

@@ -149,7 +149,6 @@ def test_numbers_that_are_predicted_worse_than_by_their_mean() -> None:
     better = recommended(domains={"d0": -2.0, "d1": 50.0}, average=24.0)
     assert "on average" not in caution(evaluation(task="regression", recommended=better))
     assert caution(evaluation(task="regression")) == ""
-    assert caution(evaluation(recommended=recommended(domains=domains))) == ""
 
 
 # --- a mapping, and what notebooks show ----------------------------------------------------------
