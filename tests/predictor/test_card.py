@@ -19,6 +19,7 @@ from oodzoo.predictor.left_out import ConfidencePoint, LeftOut
 from oodzoo.predictor.models import FeatureModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.predictor.prediction_sets import SetLevel
+from oodzoo.tasks import task_of
 from oodzoo.zoo import Geometry, ModelSpec, Preprocessing
 
 CARDS = Path(__file__).parent / "cards"
@@ -63,7 +64,9 @@ def parts(kind: Any = "classification", classes: Any = ("0", "1", "2"), **facts:
         (dino, resnet),
         Columns({"dino": np.arange(8), "resnet": np.arange(4)}),
         list(classes),
-        LinearHead(np.zeros((len(classes), 12)), np.zeros(len(classes)), 1.0, kind),
+        LinearHead(
+            np.zeros((len(classes), 12)), np.zeros(len(classes)), 1.0, task_of(kind, classes)
+        ),
         TrainingGaussian(d, d, d[None], d[:, None], np.ones(1), 1.0),
         Provenance(**{**made, "threshold": None, **FACTS, **facts}),
         left_out=LEFT_OUT,

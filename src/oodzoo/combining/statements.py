@@ -246,6 +246,7 @@ def failing_class(diagnosis: Mapping[str, ClassDiagnosis]) -> tuple[str, float] 
     Examples
     --------
     >>> import numpy as np
+    >>> from oodzoo.tasks import CLASSIFICATION
     >>> right = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]])
     >>> paths, names = ["a.jpg", "b.jpg", "c.jpg"], ["cat", "dog"]
     >>> y = np.array([0, 1, 1])
@@ -267,6 +268,7 @@ def weak_points(diagnosis: Mapping[str, ClassDiagnosis]) -> str:
     Examples
     --------
     >>> import numpy as np
+    >>> from oodzoo.tasks import CLASSIFICATION
     >>> right = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]])
     >>> paths, names = ["a.jpg", "b.jpg", "c.jpg"], ["cat", "dog"]
     >>> y = np.array([0, 1, 1])

@@ -488,6 +488,7 @@ def shown(measure: Measure, value: float | None, *, unit: bool = True) -> str:
 
     Examples
     --------
+    >>> from oodzoo.tasks import CLASSIFICATION
     >>> shown(CLASSIFICATION.measure, 91.66)
     '91.7 %'
     """
