@@ -12,7 +12,7 @@ import hashlib
 import io
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -148,8 +148,16 @@ class FeatureSource(Protocol):
         return compute()
 
 
+KEPT_BYTES = 2**27
+"""Features of a store that are kept in memory after they were read, in bytes."""
+
+
 class StoreSource:
-    """Features of a feature store, of all or some of its models."""
+    """Features of a feature store, of all or some of its models.
+
+    The first features that are read are kept in memory, up to :data:`KEPT_BYTES`: an evaluation
+    reads the features of each model a dozen times.
+    """
 
     def __init__(self, store: FeatureStore, models: Sequence[str] | None = None) -> None:
         self.store = store
@@ -162,9 +170,11 @@ class StoreSource:
         self.domains = tuple(self._labels)
         self.classes: tuple[Any, ...] = store.classes
         self.task: Task = store.task
+        self._kept: dict[tuple[str, str], list[NDArray[Any]]] = {}
 
     def only(self, domains: Sequence[str]) -> StoreSource:
         part = StoreSource(self.store, self.models)
+        part._kept = self._kept
         part.domains = tuple(domains)
         part._labels = {domain: self._labels[domain] for domain in part.domains}
         if not self.task.one_class:
@@ -180,9 +190,22 @@ class StoreSource:
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
         labels = self.labels(domain)
         start = 0
-        for features in self.store.blocks(model, domain):
+        for features in self._blocks(model, domain):
             yield features, labels[start : start + len(features)]
             start += len(features)
+
+    def _blocks(self, model: str, domain: str) -> Iterable[NDArray[Any]]:
+        blocks: Iterable[NDArray[Any]] | None = self._kept.get((model, domain))
+        if blocks is None:
+            blocks = self.store.blocks(model, domain)
+            stored = self.store.model(model)
+            size = len(self.labels(domain)) * stored.feature_dim * np.dtype(stored.dtype).itemsize
+            known = sum(block.nbytes for kept in list(self._kept.values()) for block in kept)
+            if known + size <= KEPT_BYTES:
+                blocks = self._kept[model, domain] = list(blocks)
+                for block in blocks:
+                    block.flags.writeable = False
+        return blocks
 
     def labels(self, domain: str) -> NDArray[Any]:
         return self._labels[domain]
