@@ -1,4 +1,4 @@
-"""Compare scores and rules for the thresholds of prediction sets on held-out domains.
+"""Compare scores and rules for the thresholds of prediction sets on left-out domains.
 
     python benchmarks/prediction_sets.py [STORE...] [--simulate]
 
@@ -27,8 +27,8 @@ from scipy.stats import norm
 
 from oodzoo.combining.pool_weights import choose_pool, left_out_pools, qualities
 from oodzoo.combining.predictions import Heads, predict_with_heads
-from oodzoo.extraction.features import StoreSource
-from oodzoo.predictor.prediction_sets import (
+from oodzoo.extraction.source import StoreSource
+from oodzoo.predictor.left_out import (
     LEVELS,
     PooledScores,
     class_scores,

@@ -25,8 +25,7 @@ from oodzoo.core.text import count
 if TYPE_CHECKING:
     from oodzoo.predictor import Prediction, Predictor
     from oodzoo.predictor.filing import Sorter
-    from oodzoo.predictor.left_out import LeftOut
-    from oodzoo.predictor.prediction_sets import SetLevel
+    from oodzoo.predictor.left_out import LeftOut, SetLevel
     from oodzoo.tasks import Task
 
 
@@ -96,9 +95,8 @@ def predict(
     """
     from oodzoo.predictor import load
     from oodzoo.predictor.filing import Sorter
-    from oodzoo.predictor.left_out import caveat
+    from oodzoo.predictor.left_out import caveat, sets_text
     from oodzoo.predictor.prediction import require_sets
-    from oodzoo.predictor.prediction_sets import sets_text
 
     form = _format(format, out, terminal)
     if link is not None and sort_into is None:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, short_name
-from oodzoo.predictor.left_out import LeftOut, require_confidence
-from oodzoo.predictor.prediction_sets import SetLevel, intervals_of, set_of
+from oodzoo.predictor.left_out import LeftOut, SetLevel, intervals_of, set_of
 from oodzoo.tasks import Labels, Task, as_labels, task_of
 
 Floats = NDArray[np.float64]
@@ -200,7 +199,8 @@ class Finish:
     ) -> None:
         self._task, self._classes, self._least = task, classes, min_confidence
         if min_confidence is not None:
-            require_confidence(min_confidence)
+            if not 0 <= min_confidence <= 1:
+                raise InputError(f"the confidence must be from 0 to 1, got {min_confidence!r}")
             if not task.one_class:
                 raise InputError(
                     "a smallest confidence needs one class per sample, and the predictor predicts "

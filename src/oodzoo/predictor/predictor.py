@@ -347,7 +347,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
 
         The sets contain it with this probability as measured on held-out domains: see
         `left_out.at_coverage(0.9)` for the coverage of each, the lowest one and the mean size.
-        The threshold is explained in :mod:`oodzoo.predictor.prediction_sets`.
+        The threshold is explained in :mod:`oodzoo.predictor.left_out`.
 
         Parameters
         ----------
