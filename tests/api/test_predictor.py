@@ -16,6 +16,7 @@ from tests.predictor.data import DOMAINS, Y, changed, problem, rows, truth, used
 import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor import Prediction
+from oodzoo.tasks import task_of
 from oodzoo.zoo import ModelSpec, load_model
 
 folder = fixtures.folder
@@ -171,7 +172,7 @@ def test_an_unreadable_image_of_a_folder_has_no_prediction(
 ) -> None:
     predictor: Any = oodzoo.load(folder, device="cpu")
     head = predictor.head
-    other = head.__class__(head.weights, head.bias, head.C, kind)
+    other = head.__class__(head.weights, head.bias, head.C, task_of(kind))
     predictor = changed(predictor, head=other)
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a.png").write_bytes(unseen[0].read_bytes())

@@ -31,7 +31,7 @@ def with_adaptive(predictor: oodzoo.Predictor, store: oodzoo.FeatureStore) -> oo
     adaptive = AdaptiveHead(
         _half(predictor.head), _half(centred), Confusion.of(probabilities, labels), predictor.head
     )
-    return oodzoo.Predictor(**{**vars(predictor._parts()), "adaptive": adaptive}, device="cpu")
+    return replace(predictor, adaptive=adaptive, device="cpu")
 
 
 def _half(head: LinearHead) -> LinearHead:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def used(predictor: oodzoo.Predictor, features: dict[str, Any]) -> dict[str, Any
 
 def changed(predictor: oodzoo.Predictor, **parts: Any) -> oodzoo.Predictor:
     """The predictor with other parts."""
-    return oodzoo.Predictor(**{**vars(predictor._parts()), **parts}, device="cpu")
+    return replace(predictor, **parts, device="cpu")
 
 
 def truth(paths: list[Any]) -> list[str]:

@@ -111,7 +111,7 @@ def test_the_whole_card(name: str) -> None:
 
 
 def test_the_example_runs(predictor: oodzoo.Predictor, saved: Path, unseen: list[Path]) -> None:
-    card = model_card(predictor._parts(), saved.as_posix())
+    card = model_card(predictor, saved.as_posix())
     (code,) = re.findall("```python\n(.*?)```", card, re.S)
     found: dict[str, Any] = {}
     exec(code.replace('"a.jpg"', repr(str(unseen[0]))), found)
@@ -159,7 +159,7 @@ def test_a_table_of_the_models() -> None:
     predictor = oodzoo.fit({"net": X}, y, domains, choose="pool")
     assert repr(predictor) == "Predictor(single: 2 classes from 3 features of net)"
     assert predictor.provenance.choice == "pool"  # what it was chosen as, and what adapts
-    html, card = predictor._repr_html_(), model_card(predictor._parts())
+    html, card = predictor._repr_html_(), model_card(predictor)
     assert "Predictor (single)" in html
     assert "made: a single model" in card
     assert not any("pool" in text or "weight" in text for text in (html, card))

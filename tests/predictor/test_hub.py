@@ -64,7 +64,7 @@ def test_pushed_and_loaded(
     assert settings.get("private") is True or settings.get("visibility") == "private"
     assert len(hub.commits) == 2  # all files in one, after the first of the repository
     files = hub.files(NAME)
-    assert files["README.md"].decode() == model_card(predictor._parts(), URL)
+    assert files["README.md"].decode() == model_card(predictor, URL)
     assert b'oodzoo.load("hf://ada/digits")' in files["README.md"]
     expected = predictor.predict_proba(unseen)
     hub.asked.clear()
@@ -88,7 +88,7 @@ def test_a_predictor_is_replaced_and_other_files_stay(
     }
     assert models(URL) == ["mlp_glyphs_augmented"]
     assert models(f"{URL}@{first}") == [model.name for model in predictor.models]
-    assert hub.files(NAME)["README.md"].decode() == model_card(other._parts(), URL)
+    assert hub.files(NAME)["README.md"].decode() == model_card(other, URL)
     for _ in range(2):  # a branch
         url = predictor.push_to_hub(NAME, token=TOKEN, revision="large")
         assert url == f"{hub.url}/{NAME}/tree/large"

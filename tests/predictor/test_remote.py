@@ -61,7 +61,7 @@ def test_it_is_saved_and_loaded(
     written = [request.line.rpartition("/")[2] for request in s3.proxy.asked("^PUT")]
     assert len(written) == len(s3.keys()) == 6
     assert written[-2:] == ["predictor.json", "README.md"]  # the document names the others
-    assert content(url, "README.md").decode() == model_card(predictor._parts(), url)
+    assert content(url, "README.md").decode() == model_card(predictor, url)
     s3.proxy.forget()
     for _ in range(2):
         loaded = oodzoo.load(f"{url}/", device="cpu")
@@ -104,7 +104,7 @@ def test_a_predictor_is_replaced(
     assert not {*before, f"{yesterday}/head.safetensors"} & after
     assert {"notes.txt", f"{now}/head.safetensors"} < after
     assert len(after) == 7
-    assert content(url, "README.md").decode() == model_card(other._parts(), url)
+    assert content(url, "README.md").decode() == model_card(other, url)
     write_file(Url(url) / "README.md", b"mine")
     with pytest.warns(UserWarning, match=rf"'{url}/README.md' was edited.* and is kept"):
         predictor.save(url)

@@ -179,7 +179,7 @@ def test_the_model_card_is_replaced_unless_it_was_edited(
 ) -> None:
     card = folder / "README.md"
     other.save(folder)
-    assert card.read_text() == model_card(other._parts()) != model_card(predictor._parts())
+    assert card.read_text() == model_card(other) != model_card(predictor)
     for edited in (card.read_text() + "Mine.\n", ""):
         card.write_text(edited)
         with pytest.warns(UserWarning, match=r"README.md' was edited.* and is kept"):
@@ -188,7 +188,7 @@ def test_the_model_card_is_replaced_unless_it_was_edited(
         assert oodzoo.load(folder).provenance == predictor.provenance
     card.unlink()
     predictor.save(folder)
-    assert card.read_text() == model_card(predictor._parts())
+    assert card.read_text() == model_card(predictor)
 
 
 def test_a_replacement_that_fails_leaves_the_old_predictor(

@@ -22,7 +22,7 @@ from oodzoo.core.tables import Table
 from oodzoo.core.text import count, file_size, number, printable, significant, some_of, span, typed
 from oodzoo.predictor.left_out import LeftOut, caveat, sets_text
 from oodzoo.predictor.models import AnyModel
-from oodzoo.predictor.parts import Cost, PredictorParts
+from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo.sources import local_path
 
 _LICENCES = {
@@ -281,7 +281,7 @@ def _models(parts: PredictorParts) -> str:
     ]
     header = ["model", *(["weight"] if weights else []), "features", "parameters"]
     table = Table.of([*header, "pre-training", "source"], rows).markdown()
-    cost = Cost.of(parts.models)
+    cost = parts.cost
     costs = [
         *([] if cost.parameters is None else [count(cost.parameters, "parameter")]),
         *([] if cost.bytes is None else [f"{file_size(cost.bytes)} of files"]),

@@ -214,7 +214,6 @@ _MAX_BYTES = 2_000_000_000  # limit of a protobuf
 
 def export_onnx(
     parts: PredictorParts,
-    models: Sequence[PredictorModel],
     load_models: Callable[[], Mapping[str, Model]],
     file: Path,
     *,
@@ -224,6 +223,7 @@ def export_onnx(
 
     `load_models` returns the models by name; they compute the expected probabilities.
     """
+    models = parts.loadable_models
     for model in models:
         if not _is_onnx(model) and not isinstance(get_source(model.spec.kind), TorchSource):
             raise InputError(
@@ -234,7 +234,7 @@ def export_onnx(
         if raw:
             require_resizable(model.preprocessing.geometry, model.name)
     require_file_name(file)
-    graph = _PixelGraph(parts, models, raw=raw)
+    graph = _PixelGraph(parts, raw=raw)
     proto = graph.build()
     if proto.ByteSize() > _MAX_BYTES:
         raise InputError(
@@ -243,10 +243,10 @@ def export_onnx(
         )
     content: bytes = proto.SerializeToString()
     if all(map(_is_onnx, models)):
-        check = _Check(parts, models, load_models(), TOLERANCE)
+        check = _Check(parts, load_models(), TOLERANCE)
     else:  # a half precision or another device would differ
         exact = [m if _is_onnx(m) else replace(m, precision="float32") for m in models]
-        check = _Check(parts, models, load_again(exact, "cpu"), TORCH_TOLERANCE)
+        check = _Check(parts, load_again(exact, "cpu"), TORCH_TOLERANCE)
     if graph.resizing is None:
         check.require_equal(content)
     else:
@@ -277,11 +277,9 @@ class _PixelGraph(GraphBuilder):
     In the raw form, the pixels are not inputs, but come from the graph `resizing`.
     """
 
-    def __init__(
-        self, parts: PredictorParts, models: Sequence[PredictorModel], *, raw: bool
-    ) -> None:
+    def __init__(self, parts: PredictorParts, *, raw: bool) -> None:
         super().__init__(parts)
-        self.models = models
+        models = parts.loadable_models
         self.networks = by_network(models, lambda model: network_key(model.spec))
         self.inputs = input_names(models)
         self.resizing = build_resizing(self.onnx, self.inputs) if raw else None
@@ -298,7 +296,7 @@ class _PixelGraph(GraphBuilder):
         features: dict[str, str] = {}
         for number, (models, proto) in enumerate(zip(self.networks, protos, strict=True)):
             features |= self._add_network(models, proto, f"oodzoo{number}_")
-        self.add_head([features[model.name] for model in self.models])
+        self.add_head([features[model.name] for model in self.parts.models])
         if self.resizing is None:
             inputs = [
                 self.value_info(name, types.UINT8, (*geometry.crop, 3))
@@ -410,7 +408,6 @@ class _Check(NamedTuple):
     """Compares an exported file with the predictor."""
 
     parts: PredictorParts
-    models: Sequence[PredictorModel]
     loaded: Mapping[str, Model]
     tolerance: float
 
@@ -422,7 +419,7 @@ class _Check(NamedTuple):
         rng = np.random.default_rng(0)
         pixels = {
             name: rng.integers(0, 256, (n, *geometry.crop, 3), np.uint8)
-            for name, geometry in input_names(self.models).items()
+            for name, geometry in input_names(self.parts.loadable_models).items()
         }
         self._require_close(session.run(None, pixels)[0], pixels)
 
@@ -433,7 +430,7 @@ class _Check(NamedTuple):
         those of the predictor for the same pixels.
         """
         session, resizer = open_session(content), open_session(resizing)
-        inputs = input_names(self.models)
+        inputs = input_names(self.parts.loadable_models)
         for image in _images(next(iter(inputs.values()))):
             pixels = dict(zip(inputs, resizer.run(None, {IMAGE: image}), strict=True))
             for name, geometry in inputs.items():
@@ -448,7 +445,7 @@ class _Check(NamedTuple):
             self._require_close(session.run(None, {IMAGE: image})[0], pixels)
 
     def _require_close(self, found: NDArray[Any], pixels: Mapping[str, Pixels]) -> None:
-        inputs = input_names(self.models)
+        inputs = input_names(self.parts.loadable_models)
         by_geometry = {geometry: pixels[name] for name, geometry in inputs.items()}
         features = compute_features(by_geometry, self.loaded, self.parts.columns)
         require_close(found, self.parts.head.values(features), self.tolerance)

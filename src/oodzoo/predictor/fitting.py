@@ -251,9 +251,7 @@ def fit(
                 reselect=bool(fitted.selected_from),
                 device=here,
             ),
-            encoders={m: encoders[m] for m in columns.models if m in encoders}
-            if encoders
-            else None,
+            encoders={m: each for m, each in (encoders or {}).items() if m in columns.models},
         )
         stage.progress(3, 3)
         metrics = {} if promised is None else {source.task.metric: promised.average}

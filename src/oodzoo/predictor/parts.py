@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import total
@@ -147,9 +147,12 @@ class Cost:
         return cls(summed("milliseconds"), summed("parameters"), summed("bytes"))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class PredictorParts:
-    """Everything that determines the predictions; :class:`oodzoo.Predictor` has the same names."""
+    """Everything that determines the predictions, as it is fitted, saved and exported.
+
+    :class:`oodzoo.Predictor` explains the attributes.
+    """
 
     models: tuple[PredictorModel, ...] | tuple[FeatureModel, ...]
     columns: Columns
@@ -170,8 +173,28 @@ class PredictorParts:
         """What a sample is called."""
         return self.modality or "sample"
 
+    @property
+    def features_only(self) -> bool:
+        """Whether the models have features only, and cannot be loaded to compute them."""
+        return self.modality is None
+
+    @property
+    def loadable_models(self) -> tuple[PredictorModel, ...]:
+        """The models, if they can be loaded; an InputError if they have features only."""
+        if self.features_only:
+            raise InputError(
+                "the models of this predictor have features only, and cannot be loaded: "
+                f"{', '.join(model.name for model in self.models)}"
+            )
+        return cast("tuple[PredictorModel, ...]", self.models)
+
+    @property
+    def cost(self) -> Cost:
+        """Inference time, parameters and size of the models, summed."""
+        return Cost.of(self.models)
+
     def to_dict(self) -> dict[str, Any]:
-        """The facts about the predictor, for JSON."""
+        """The facts about the predictor, for JSON: choice, accuracy, models, cost, provenance."""
         provenance = asdict(self.provenance)
         weights = provenance.pop("pool")
         del provenance["images"]
@@ -196,7 +219,7 @@ class PredictorParts:
                 }
                 for model in self.models
             ],
-            "cost": asdict(Cost.of(self.models)),
+            "cost": asdict(self.cost),
             "C": self.head.C,
             "out_of_domain": asdict(self.gaussian.scalars()),
             "adaptive": self.adaptive is not None,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Self, cast, overload
+from typing import Any, NoReturn, Self, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,7 @@ from oodzoo.core.backend import default_batch_size, require_device, resolve_devi
 from oodzoo.core.errors import InputError
 from oodzoo.core.remote.location import Url, parse_location
 from oodzoo.core.text import count, some_of
-from oodzoo.extraction.columns import Columns
-from oodzoo.linear.heads.adaptive import AdaptingDomain, AdaptiveHead
-from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.linear.heads.adaptive import AdaptingDomain
 from oodzoo.predictor.card import predictor_as_html
 from oodzoo.predictor.chunks import (
     BATCH_SIZE,
@@ -42,10 +40,8 @@ from oodzoo.predictor.chunks import (
     preprocess_images,
 )
 from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
-from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import FeatureModel, PredictorModel, load_models
-from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
+from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.prediction import (
     Finish,
     Prediction,
@@ -63,7 +59,8 @@ from oodzoo.tasks.classification import label_array
 from oodzoo.zoo import Model
 
 
-class Predictor(BaseEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
     """Classifier or regressor, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
 
     Its methods take a list of images, if its models are of a zoo. Any predictor takes features
@@ -101,33 +98,16 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         models.
     """
 
-    def __init__(
-        self,
-        models: Iterable[PredictorModel] | Iterable[FeatureModel],
-        columns: Columns,
-        classes: Sequence[Any],
-        head: LinearHead,
-        gaussian: TrainingGaussian,
-        provenance: Provenance,
-        adaptive: AdaptiveHead | None = None,
-        left_out: LeftOut | None = None,
-        *,
-        encoders: Mapping[str, Encoder] | None = None,
-        device: str = "auto",
-        batch_size: int | None = None,
-    ) -> None:
-        check_params(device, batch_size)
-        self.models = cast("tuple[PredictorModel, ...] | tuple[FeatureModel, ...]", tuple(models))
-        self.columns = columns
-        self.classes_ = label_array(classes)
-        self.head = head
-        self.gaussian = gaussian
-        self.provenance = provenance
-        self.adaptive = adaptive
-        self.left_out = left_out
-        self.device = device
-        self.batch_size = batch_size
-        self.encoders = known_encoders({} if encoders is None else encoders, self.models)
+    encoders: Mapping[str, Encoder] = field(default_factory=dict, kw_only=True)
+    device: str = field(default="auto", kw_only=True)
+    batch_size: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_params(self.device, self.batch_size)
+        self.models = cast("tuple[PredictorModel, ...]", tuple(self.models))
+        self.classes_ = label_array(self.classes)
+        self.classes = self.classes_.tolist()
+        self.encoders = known_encoders(self.encoders, self.models)
         self._loaded: dict[str, Model] = {}
 
     def __repr__(self) -> str:
@@ -144,7 +124,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         return f"{self!r}{measured}"
 
     def _repr_html_(self) -> str:
-        return predictor_as_html(self._parts())
+        return predictor_as_html(self)
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """What notebooks show; they prefer it to `_repr_html_`."""
@@ -172,25 +152,6 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
     def task(self) -> Task:
         """What is predicted."""
         return task_of(self.head.task.kind, self.classes_.tolist())
-
-    @property
-    def cost(self) -> Cost:
-        """Inference time, parameters and size of the models, summed."""
-        return Cost.of(self.models)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The facts about the predictor, for JSON: choice, accuracy, models, cost, provenance."""
-        return self._parts().to_dict()
-
-    @property
-    def features_only(self) -> bool:
-        """Whether the models have features only, and cannot be loaded to compute them."""
-        return self.modality is None
-
-    @property
-    def modality(self) -> Literal["image", "text"] | None:
-        """What the models take; None if they have features only."""
-        return self.models[0].modality
 
     def stream(
         self,
@@ -220,7 +181,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
             Share of prediction sets, or intervals, that contain the truth, as in
             :meth:`predict_sets`; each prediction then has its `set` or `intervals`.
         """
-        samples = as_list(images, self._noun)
+        samples = as_list(images, self.noun)
         finish = Finish(self.head.task, self.left_out, self.classes_, min_confidence, coverage)
         if not adapt:
             yield from self._predict_chunks(self._chunks(samples), finish)
@@ -246,7 +207,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         InputError
             If fewer than 20 images can be read, or if the predictor is not a pool.
         """
-        return self._adapted(self._chunks(as_list(images, self._noun)))
+        return self._adapted(self._chunks(as_list(images, self.noun)))
 
     def _adapted(self, chunks: Iterable[FeatureChunk]) -> Predictor:
         if self.adaptive is None:
@@ -258,16 +219,14 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         for chunk in chunks:
             domain.add(chunk.features)
         provenance = replace(self.provenance, adapted=domain.n)
-        parts = replace(self._parts(), head=domain.head(), provenance=provenance)
-        options = self.get_params()
-        adapted = type(self)(**vars(parts), encoders=self.encoders, **options)
+        adapted = replace(self, head=domain.head(), provenance=provenance)
         adapted._loaded = self._loaded
         return adapted
 
     def _chunks(self, images: Samples, start: int = 0) -> Iterator[FeatureChunk]:
         """Selected features, from a position on."""
         if not isinstance(images, Mapping) and self.modality is not None:
-            listed, size = one_column(images, self._noun), self._batch_size()
+            listed, size = one_column(images, self.noun), self._batch_size()
             yield from iter_features(listed, self.loaded(), self.columns, size, start)
             return
         dimensions = getattr(images, "ndim", None)
@@ -377,10 +336,10 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         See :mod:`oodzoo.tasks`. Several labels are given as zeros and ones, or lists of
         strings.
         """
-        found = list(self._predictions(as_list(images, self._noun)))  # all must be readable
+        found = list(self._predictions(as_list(images, self.noun)))  # all must be readable
         labels = [prediction.label for prediction in found]
         values = [prediction.probabilities for prediction in found]
-        return score(self.head.task, labels, values, self.classes_, y, self._noun)
+        return score(self.head.task, labels, values, self.classes_, y, self.noun)
 
     @overload
     def save(self, folder: os.PathLike[str]) -> Path: ...
@@ -394,8 +353,8 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         """
         location = parse_location(folder)
         if isinstance(location, Url):
-            return write_url(self._parts(), location)
-        written = write_folder(self._parts(), location)
+            return write_url(self, location)
+        written = write_folder(self, location)
         if any(each.spec and each.spec.folder.resolve() == written for each in self.models):
             self.models = read_folder(written).models  # its own files have been replaced
         return written
@@ -434,7 +393,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
             The URL of the repository.
         """
         return push_to_hub(
-            self._parts(),
+            self,
             repo_id,
             private=private,
             token=token,
@@ -454,9 +413,8 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         if raw and (head_only or self.features_only):
             raise InputError("the head takes features, not an image; leave out --raw (raw=)")
         if head_only or self.features_only:
-            return export_head(self._parts(), Path(file))
-        parts, models = self._parts(), self.loadable_models
-        return export_onnx(parts, models, self.loaded, Path(file), raw=raw)
+            return export_head(self, Path(file))
+        return export_onnx(self, self.loaded, Path(file), raw=raw)
 
     def export_inputs(
         self, *, head_only: bool = False, raw: bool = False
@@ -468,7 +426,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         if raw:
             return {IMAGE: ("height", "width", 3)}
         if head_only or self.features_only:
-            names = feature_inputs(self._parts())
+            names = feature_inputs(self)
             return {names[model.name]: (model.feature_dim,) for model in self.models}
         inputs = input_names(self.loadable_models)
         return {name: (*geometry.crop, 3) for name, geometry in inputs.items()}
@@ -479,7 +437,7 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         See :mod:`oodzoo.predictor.torch_module`. It has weights of its own: training it does not
         change the predictor.
         """
-        return predictor_module(self._parts(), self.loadable_models)
+        return predictor_module(self)
 
     def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
         """Prepare images for the exported ONNX file, as one array per input.
@@ -499,20 +457,6 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
         missing = [each for each in self.loadable_models if each.name not in self._loaded]
         self._loaded |= load_models(missing, self.device)
         return self._loaded
-
-    @property
-    def _noun(self) -> str:
-        return self.modality or "sample"
-
-    @property
-    def loadable_models(self) -> tuple[PredictorModel, ...]:
-        """The models, if they can be loaded; an InputError if they have features only."""
-        if self.features_only:
-            raise InputError(
-                "the models of this predictor have features only, and cannot be loaded: "
-                f"{', '.join(model.name for model in self.models)}"
-            )
-        return cast("tuple[PredictorModel, ...]", self.models)
 
     def fit(self, images: Any, y: Any = None, **params: Any) -> NoReturn:
         """Raise InputError: a predictor is fitted already, by :func:`oodzoo.fit`.
@@ -581,31 +525,19 @@ class Predictor(BaseEstimator):  # type: ignore[misc]
             name = f"number {found.position}" if found.path is None else repr(found.path)
             if not is_path:
                 raise InputError(
-                    f"cannot read the {self._noun} {name}: {found.reason}; leave it out, or use "
+                    f"cannot read the {self.noun} {name}: {found.reason}; leave it out, or use "
                     "stream"
                 )
             lost.append(f"{name}: {found.reason}")
             yield missing(found, self.head.task, self.classes_)
         if lost and len(lost) == n:
-            raise InputError(f"none of the {self._noun}s can be read; first error: {lost[0]}")
+            raise InputError(f"none of the {self.noun}s can be read; first error: {lost[0]}")
         if lost:
             warnings.warn(
-                f"{len(lost):,} of {count(n, self._noun)} cannot be read: None or NaN stands for a "
+                f"{len(lost):,} of {count(n, self.noun)} cannot be read: None or NaN stands for a "
                 f"prediction; the first is {lost[0]}",
                 stacklevel=3,
             )
-
-    def _parts(self) -> PredictorParts:
-        return PredictorParts(
-            self.models,
-            self.columns,
-            self.classes_.tolist(),
-            self.head,
-            self.gaussian,
-            self.provenance,
-            self.adaptive,
-            self.left_out,
-        )
 
     def _batch_size(self) -> int:
         if self.batch_size is not None:
@@ -648,7 +580,7 @@ def load(
         parts = read_remote(location)
     else:
         parts = read_folder(part_of_run(location, "model"))
-    return Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
+    return Predictor(**vars(parts), encoders=encoders or {}, device=device, batch_size=batch_size)
 
 
 def check_params(device: Any, batch_size: Any) -> None:

@@ -45,18 +45,19 @@ _HALF_TOLERANCE = 0.02
 """The same, if an ONNX file computes in float16."""
 
 
-def predictor_module(parts: PredictorParts, models: Sequence[PredictorModel]) -> Module:
+def predictor_module(parts: PredictorParts) -> Module:
     """Make a module of a predictor, after comparing its logits with the predictor's.
 
     It is on the CPU and in eval mode. `train()` affects dropout and the like, but not batch norms:
     these keep the statistics of pre-training, as in DomainBed.
     """
-    module = _module(parts, models)
-    _require_equal(module, parts, models)
+    module = _module(parts)
+    _require_equal(module, parts)
     return module
 
 
-def _module(parts: PredictorParts, models: Sequence[PredictorModel]) -> Module:
+def _module(parts: PredictorParts) -> Module:
+    models = parts.loadable_models
     for model in models:
         if model.modality != "image":
             raise InputError(
@@ -102,10 +103,11 @@ def _module(parts: PredictorParts, models: Sequence[PredictorModel]) -> Module:
     return PredictorModule().eval()
 
 
-def _require_equal(module: Module, parts: PredictorParts, models: Sequence[PredictorModel]) -> None:
+def _require_equal(module: Module, parts: PredictorParts) -> None:
     """Raise InputError if the module and the predictor, in float32, differ on images of noise."""
     import torch
 
+    models = parts.loadable_models
     rng = np.random.default_rng(0)
     pixels = {
         name: rng.integers(0, 256, (2, *geometry.crop, 3), np.uint8)

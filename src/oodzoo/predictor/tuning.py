@@ -175,9 +175,7 @@ def tune(
             "device": tuner.device,
         }
         if choice["name"] == LINEAR_HEAD:  # on the model as it was
-            parts = before._parts()
-            parts = replace(parts, provenance=replace(parts.provenance, tuning=record))
-            after = Predictor(**vars(parts), **before.get_params())
+            after = replace(before, provenance=replace(before.provenance, tuning=record))
         else:
             after = _assembled(before, original, images, tuned, record, work / _FEATURES, stage)
         metrics = {}
