@@ -77,7 +77,7 @@ class PoolOfHeads(Combination):
             return ForSets(values, None)
         without = {}
         for at, domain in enumerate(domains):
-            outputs = choose_pool(heads[domain]).test
+            outputs = choose_pool(heads[domain], limits).test
             assert outputs is not None
             without[domain] = [*values[:at], outputs, *values[at + 1 :]]
         return ForSets(values, without)

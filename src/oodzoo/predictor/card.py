@@ -17,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import oodzoo
+from oodzoo.combining.one_head import NAMED
 from oodzoo.combining.statements import shown_choice
+from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.tables import Table
 from oodzoo.core.text import count, file_size, number, printable, significant, some_of, span, typed
 from oodzoo.predictor.left_out import LeftOut, caveat, sets_text
@@ -136,11 +138,8 @@ _MOST = 100
 """Classes, domains or ranked models to list."""
 _SEAL = re.compile(r"<!-- oodzoo model card ([0-9a-f]{64}) -->\n")
 _MADE = {
-    "single": "the top-ranked model",
-    "pool": "a pool: the weighted mean of {pooled} of heads, each on one model",
-    "ensemble": "one head on all features of the best models",
-    "selection": "one head on selected features of all models",
-    "named": "one head on all features of the models that were named",
+    **{name: way.made for name, way in COMBINATIONS.items()},
+    NAMED: "one head on all features of the models that were named",
     "tuned": "one fine-tuned model",
 }
 _CITATION = """\

@@ -5,15 +5,30 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combining.combination import Chosen, Combination, Training
 from oodzoo.combining.evaluation.protocol import evaluate
-from oodzoo.combining.evaluation.result import Evaluation, Recommended
+from oodzoo.combining.evaluation.result import Evaluation, Recommended, require_no_oracle
 from oodzoo.combining.evaluation.tasks import compute_heads
-from oodzoo.combining.selection import Selection, SelectionSummary
-from oodzoo.core.backend import Array
+from oodzoo.combining.one_head import ENSEMBLE, NAMED
+from oodzoo.combining.pool import POOL
+from oodzoo.combining.predictions import pool_columns
+from oodzoo.combining.selection import (
+    SELECTION,
+    Selection,
+    SelectionSummary,
+    require_method,
+)
+from oodzoo.combining.statements import FINE_TUNED
+from oodzoo.combining.ways import COMBINATIONS, decide, require_choice
+from oodzoo.core.backend import Array, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Stage, extent
 from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
@@ -27,15 +42,9 @@ from oodzoo.extraction.features import (
     require_task,
     with_models,
 )
-from oodzoo.extraction.target import TargetImages
+from oodzoo.extraction.target import Target, TargetImages, as_target
+from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.linear.heads.samples import require_classes_to_tell_apart
-from oodzoo.predictor.choosing import (
-    Options,
-    as_evaluated,
-    fit_choice,
-    parse_options,
-    require_decided_here,
-)
 from oodzoo.predictor.chunks import Encoder, encode_all, require_encoders
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.left_out import measure_left_out
@@ -48,8 +57,8 @@ from oodzoo.predictor.models import (
 )
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor
-from oodzoo.ranking.constraints import TOP_K, TopK, apply
-from oodzoo.ranking.ranker import require_score
+from oodzoo.ranking.constraints import TOP_K, TopK, apply, parse_top_k
+from oodzoo.ranking.ranker import rank, require_score
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tasks import require_kind
 from oodzoo.zoo import ModelSpec, load_zoo
@@ -168,8 +177,7 @@ def fit(
     """
     require_known("fit", options, FitOptions)
     compute = options_of(Compute, {"device": device, **options})
-    limits = options_of(Limits, options)
-    asked = parse_options(choose, top_k, models, limits, **_choice(options))
+    asked = _asked(choose, top_k, models, options)
     inputs, encoders = options.get("inputs"), options.get("encoders")
     milliseconds: dict[str, float] = {}
     if inputs is not None:
@@ -180,7 +188,8 @@ def fit(
     source = _source(features, y, domains, groups, models, options.get("task"))
     _require_known(encoders, source)
     specs = _specs(options.get("zoo"))
-    source, asked = _prepared(source, asked, limits)
+    limits = asked.limits
+    source, asked = _allowed(source, asked)
     if asked.named and target is not None:
         raise InputError(
             "a target is only used to rank the models and to fit a pool; leave it out if the "
@@ -202,55 +211,48 @@ def fit(
                 address=compute.address,
                 listener=stage.events,
             ).recommended
-        elif asked.choose in ("auto", "pool") and asked.selection is None:
+        elif asked.choose in ("auto", POOL.name) and asked.selection is None:
             with open_engine(compute) as opened:
                 if opened is not None:
                     compute_heads(source, opened, stage.progress)
-        here = compute.arrays
         stage.progress(1, 3)
-        fitted = fit_choice(source, asked, found, score, target, here, stage.events)
+        here = compute.arrays
+        images = None if target is None else as_target(source, target)
+        order, scores = list(source.models), {}
+        if not asked.named:
+            ranking = rank(source, score=score, target=images, device=here, listener=stage.events)
+            order = [row.model for row in ranking.rows]
+            scores = {row.model: row.score for row in ranking.rows}
+        way, training, chosen = _choose(source, asked, found, order, images, here)
+        final = way.fit(training, chosen)
+        columns = final.columns
+        promised = _promised(asked, found, way, columns.models, images)
         stage.progress(2, 3)
-        columns = fitted.final.columns
-        used = _models(source, columns.models, specs, milliseconds)
         samples = columns.samples(source, source.domains)
         groups = [source.groups(domain) for domain in source.domains]
-        measured = asked.choose == "auto" and asked.selection is None and fitted.as_evaluated
-        promised = found if measured else None
         predictor = Predictor(
-            used,
+            _models(source, columns.models, specs, milliseconds),
             Columns({name: columns.by_model[name] for name in columns.models}, columns.normalised),
             source.classes,
-            fitted.final.head,
+            final.head,
             fit_gaussian(samples, groups, source.task),
             Provenance(
-                domains=source.domains,
-                n_images=_n_samples(source),
-                data=_fingerprint(source),
-                scores=fitted.scores,
-                n_features=fitted.n_features,
-                threshold=asked.kept_threshold(fitted.choice),
-                choice=fitted.choice,
-                pool=fitted.final.weights,
+                **_facts_of_data(source),
+                scores=scores,
+                n_features=chosen.n_candidates,
+                threshold=asked.kept_threshold(way),
+                choice=NAMED if asked.named else way.name,
+                pool=final.weights,
                 accuracy=None if promised is None else promised.average,
                 accuracy_interval=None if promised is None else promised.interval,
-                target=fitted.target,
-                adapted=fitted.adapted,
-                name=source.store.name if isinstance(source, StoreSource) else None,
-                score=score if fitted.scores else None,
+                target=images.name if images is not None and way.adapts else None,
+                adapted=images.n if images is not None and way.adapts else None,
+                score=score if scores else None,
                 accuracy_by_domain={} if promised is None else promised.domains,
                 choice_by_domain={} if promised is None else promised.choices,
-                images=_hashed_images(source),
             ),
-            fitted.final.adaptive,
-            measure_left_out(
-                with_models(source, fitted.selected_from) if fitted.selected_from else source,
-                fitted.choice,
-                columns,
-                heads=fitted.heads,
-                limits=asked.limits,
-                reselect=bool(fitted.selected_from),
-                device=here,
-            ),
+            final.adaptive,
+            measure_left_out(way, training, chosen),
             encoders={m: each for m, each in (encoders or {}).items() if m in columns.models},
         )
         stage.progress(3, 3)
@@ -269,28 +271,271 @@ def require_fittable(
     **options: Unpack[ChoiceOptions],
 ) -> None:
     """Raise an InputError for what :func:`fit` refuses, before images of a target are extracted."""
-    limits = options_of(Limits, options)
-    asked = parse_options(choose, top_k, models, limits, **_choice(options))
+    asked = _asked(choose, top_k, models, options)
     require_score(score)
-    source = _source(store, None, None, None, models, None)
-    _prepared(source, asked, limits)
+    _allowed(_source(store, None, None, None, models, None), asked)
 
 
-def _choice(options: Mapping[str, Any]) -> dict[str, Any]:
-    names = ("method", "threshold", "recommended", "selection")
-    return {name: options[name] for name in names if name in options}
+# --- what was asked for --------------------------------------------------------------------------
 
 
-def _prepared(
-    source: FeatureSource, options: Options, limits: Limits
-) -> tuple[FeatureSource, Options]:
-    """The models that are allowed, and the options within what an evaluation chose from."""
-    source = _allowed(source, limits, named=options.named)
+@dataclass(frozen=True)
+class _Asked:
+    """What was asked for.
+
+    Attributes
+    ----------
+    choose : str
+        "auto", or the name of a way to combine models.
+    named : bool
+        Whether all features of the models that were named are used.
+    top_k : int, sequence of int or "auto", optional
+        Number of models of an ensemble, or to select features from; None if it was not given.
+    limits : Limits
+    method, threshold
+        See :func:`oodzoo.select_features`.
+    recommended : Recommended, optional
+        What an evaluation recommends.
+    selection : SelectionSummary, optional
+        Features that were selected before.
+    narrowed : bool
+        Whether there are fewer models, or narrower limits, than the evaluation chose within.
+    """
+
+    choose: str
+    named: bool
+    top_k: TopK | None
+    limits: Limits
+    method: str
+    threshold: float | None
+    recommended: Recommended | None
+    selection: SelectionSummary | None
+    narrowed: bool = False
+
+    @property
+    def needs_evaluation(self) -> bool:
+        return self.choose == "auto" and self.recommended is None and self.selection is None
+
+    def kept_threshold(self, way: Combination) -> float | None:
+        """Inclusion probability above which features were kept; None if that is not so."""
+        if self.selection is not None:
+            return self.selection.threshold
+        if way is not SELECTION or self.method != "paper":
+            return None
+        return 0.5 if self.threshold is None else self.threshold
+
+
+def _asked(
+    choose: str | None,
+    top_k: TopK | None,
+    models: Sequence[str] | None,
+    options: Mapping[str, Any],
+) -> _Asked:
+    """Check what was asked for."""
+    limits = options_of(Limits, options)
+    method, threshold = options.get("method", "consistent"), options.get("threshold")
+    recommended, selection = options.get("recommended"), options.get("selection")
+    if top_k is not None:
+        parse_top_k(top_k)
+    require_method(method, threshold)
+    if recommended is not None and selection is not None:
+        raise InputError("recommended and selection both say what to fit; leave one out")
+    if recommended is not None or selection is not None:
+        if choose not in (None, "auto"):
+            decided = "recommended" if recommended is not None else "selection"
+            raise InputError(f"choose={choose!r} and {decided} exclude each other; leave one out")
+        choose = "auto"
+    named = models is not None and choose in (None, ENSEMBLE.name) and top_k is None
+    if choose is None:
+        choose = "auto" if top_k is None and models is None else ENSEMBLE.name
+    require_choice(choose)
+    if method == "paper" and choose != SELECTION.name and selection is None:
+        raise InputError(
+            f"the method {method!r} is of features that are selected, and choose={choose!r}; add "
+            "choose='selection' (--choose selection), or leave the method out"
+        )
+    if top_k is not None and choose != "auto" and COMBINATIONS[choose].from_heads:
+        raise InputError(
+            f"top_k is the number of models of an ensemble, and choose={choose!r}; leave it out, "
+            "or limit the models of a pool with max_models (--max-models)"
+        )
+    if isinstance(recommended, Evaluation):
+        require_no_oracle(recommended.rule)
+        recommended = recommended.recommended
+    if isinstance(selection, Selection):
+        selection = selection.summary()
+    return _Asked(choose, named, top_k, limits, method, threshold, recommended, selection)
+
+
+def _allowed(source: FeatureSource, asked: _Asked) -> tuple[FeatureSource, _Asked]:
+    """The models that may be used; within the limits that an evaluation chose within, if any.
+
+    The accuracy that it measured is that of a choice among its models, within its limits. Within
+    narrower ones, another pool or selection may be fitted, which was not measured.
+    """
+    allowed, left_out = apply(source, asked.limits)
+    if asked.named and left_out:
+        name, reason = next(iter(left_out.items()))
+        raise InputError(f"the model {name!r} was named, but not allowed: {reason}")
+    source = with_models(source, allowed) if left_out else source
     _require_enough(source)
-    if options.recommended is None:
-        return source, options
-    require_decided_here(source, options.recommended)
-    return as_evaluated(source, options)
+    found = asked.recommended
+    if found is None:
+        return source, asked
+    if found.choice == FINE_TUNED:
+        raise InputError(
+            "fine-tuning is recommended, which needs images and not only features; fit with "
+            "choose='single' (--choose single), then run oodzoo tune on the predictor"
+        )
+    if found.domains.keys() != set(source.domains):
+        raise InputError(
+            f"the evaluation is of the domains {', '.join(sorted(found.domains))}, the "
+            f"features are of {', '.join(sorted(source.domains))}; evaluate them first"
+        )
+    if missing := [model for model in found.models if model not in source.models]:
+        raise InputError(
+            f"the evaluation recommends {missing[0]!r}, but there are only features of "
+            f"{', '.join(source.models)}"
+        )
+    models = [model for model in source.models if model in found.candidates]
+    if models and len(models) < len(source.models):
+        source = with_models(source, models)
+    evaluated = Limits(max_models=found.max_models, max_ms=found.max_ms)
+    limits = Limits(
+        max_models=_least(asked.limits.max_models, found.max_models),
+        max_ms=_least(asked.limits.max_ms, found.max_ms),
+    )
+    narrowed = limits != evaluated or not set(found.candidates) <= set(source.models)
+    return source, replace(asked, limits=limits, narrowed=narrowed)
+
+
+def _least(one: Any, other: Any) -> Any:
+    """The narrower one of two limits; None is none."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
+# --- the choice ----------------------------------------------------------------------------------
+
+
+def _choose(
+    source: FeatureSource,
+    asked: _Asked,
+    found: Recommended | None,
+    order: Sequence[str],
+    images: Target | None,
+    device: str | None,
+) -> tuple[Combination, Training, Chosen]:
+    """Choose how to combine the models, and which features of which models.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    asked : _Asked
+    found : Recommended, optional
+        What an evaluation recommends.
+    order : sequence of str
+        The models, the best of the ranking first.
+    images : Target, optional
+        Unlabelled images of the target.
+    device : str, optional
+    """
+    top_k = len(order) if asked.named else asked.top_k
+    training = Training(
+        source,
+        order,
+        asked.limits,
+        top_k,
+        device,
+        method=asked.method,
+        threshold=asked.threshold,
+    )
+    if asked.selection is not None:
+        return SELECTION, training, _selected(training, asked.selection)
+    if found is not None:
+        way, n = COMBINATIONS[found.choice], len(found.models)
+        # the ranking for a target may have another order than what was evaluated
+        best = found.models if images is None else order[:n]
+        training = replace(training, order=best, top_k=n)
+    else:
+        name = asked.choose
+        if name == "auto":  # two domains, which are too few for an evaluation
+            name = POOL.name if images is not None else decide(training).recommended
+        way = COMBINATIONS[name]
+        training = way.limited(training)
+    if images is not None and way.adapts:
+        training = replace(training, target=_features_of(source, images))
+    chosen = way.choose(training)
+    _require_within(way, training, chosen)
+    return way, training, chosen
+
+
+def _selected(training: Training, summary: SelectionSummary) -> Chosen:
+    """Features that were selected before."""
+    columns = Columns.from_dict(summary.columns, training.source)
+    if not len(columns):
+        raise InputError("the selection has no columns; select features again with oodzoo select")
+    again = tuple(summary.models) if summary.method == "consistent" else ()
+    chosen = Chosen(columns, summary.n_features, selected_from=again)
+    _require_within(SELECTION, training, chosen)
+    return chosen
+
+
+def _require_within(way: Combination, training: Training, chosen: Chosen) -> None:
+    if not way.from_heads and not training.allows(chosen.models):
+        raise InputError(
+            f"choose={way.name!r} uses {count(len(chosen.models), 'model')}, more than max_models "
+            "or max_ms allow; choose a pool, or raise the limit"
+        )
+
+
+def _features_of(source: FeatureSource, images: Target) -> Callable[[str], NDArray[np.float32]]:
+    """Returns the features of the target, by the name of a model."""
+    if images.n < MIN_IMAGES:
+        raise InputError(
+            f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
+            "are needed to adapt to them; give more, or leave the target out"
+        )
+
+    def features(model: str) -> NDArray[np.float32]:
+        columns = pool_columns(source, [model])
+        blocks = [columns.of(model, to_numpy(block)) for block in images.blocks(model)]
+        return np.concatenate(blocks).astype(np.float32, copy=False)
+
+    return features
+
+
+def _promised(
+    asked: _Asked,
+    found: Recommended | None,
+    way: Combination,
+    used: Sequence[str],
+    images: Target | None,
+) -> Recommended | None:
+    """What an evaluation has measured, unless that is another predictor than the one fitted."""
+    if found is None or images is not None:
+        return found
+    other = set(used) != set(found.models)
+    wanted = ", ".join(found.models)
+    if len(found.models) > 1:
+        wanted = f"a {way.name} of {wanted}"
+    if asked.narrowed and (other or way is SELECTION):
+        warnings.warn(
+            f"the evaluation recommends {wanted}, chosen from more models or within wider limits; "
+            f"the accuracy of this one, of {', '.join(used)}, was not measured: evaluate with the "
+            "same models and limits",
+            stacklevel=3,
+        )
+        return None
+    if other:
+        warnings.warn(
+            f"the evaluation recommends {wanted}, but what this machine fits is of "
+            f"{', '.join(used)}",
+            stacklevel=3,
+        )
+    return found
+
+
+# --- features and models -------------------------------------------------------------------------
 
 
 def _source(
@@ -326,15 +571,6 @@ def _source(
         )
     chosen = features if names is None else {name: features[name] for name in names}
     return ArraySource(chosen, y, domains, groups, task)
-
-
-def _allowed(source: FeatureSource, limits: Limits, *, named: bool) -> FeatureSource:
-    """The models that meet the constraints; if they were named, all of them must."""
-    models, left_out = apply(source, limits)
-    if named and left_out:
-        name, reason = next(iter(left_out.items()))
-        raise InputError(f"the model {name!r} was named, but not allowed: {reason}")
-    return with_models(source, models) if left_out else source
 
 
 def _require_known(encoders: Mapping[str, Encoder] | None, source: FeatureSource) -> None:
@@ -404,31 +640,30 @@ def _models(
     ]
 
 
-def _n_samples(source: FeatureSource) -> int:
+def _facts_of_data(source: FeatureSource) -> dict[str, Any]:
+    """What the provenance says about the training data.
+
+    Its fingerprint is of labels and domains, and of the images of a store, or the features.
+    """
     if isinstance(source, StoreSource):
-        return source.store.n_images
-    return sum(len(source.labels(domain)) for domain in source.domains)
-
-
-def _hashed_images(source: FeatureSource) -> str:
-    if not isinstance(source, StoreSource):
-        return ""
-    store = source.store
-    columns = [(store.images(domain), store.label_texts(domain)) for domain in store.domains]
-    return hashed_images(pair for column in columns for pair in zip(*column, strict=True))
-
-
-def _fingerprint(source: FeatureSource) -> str:
-    """Identify the training data: labels, domains, and the images of a store or the features."""
-    if isinstance(source, StoreSource):
-        return source.store.data_fingerprint
+        store = source.store
+        columns = [(store.images(domain), store.label_texts(domain)) for domain in store.domains]
+        return {
+            "domains": source.domains,
+            "n_images": store.n_images,
+            "data": store.data_fingerprint,
+            "name": store.name,
+            "images": hashed_images(pair for each in columns for pair in zip(*each, strict=True)),
+        }
     digest = hashlib.sha256()
-    for domain in source.domains:
+    labels = {domain: source.labels(domain) for domain in source.domains}
+    for domain, each in labels.items():
         digest.update(f"{domain}\n".encode())
-        digest.update(source.labels(domain).tobytes())
+        digest.update(each.tobytes())
     for model in source.models:
         digest.update(array_feature_model(source, model).fingerprint.encode())
-    return digest.hexdigest()
+    n_images = sum(map(len, labels.values()))
+    return {"domains": source.domains, "n_images": n_images, "data": digest.hexdigest()}
 
 
 def _specs(zoo: str | Path | Sequence[ModelSpec] | None) -> list[ModelSpec]:

@@ -40,17 +40,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combining.one_head import (
-    left_out_columns,
-    left_out_columns_without,
-    selections_without,
-)
-from oodzoo.combining.pool_weights import choose_pool, left_out_pools
-from oodzoo.combining.predictions import Heads, Outputs
+from oodzoo.combining.combination import Chosen, Combination, Training
+from oodzoo.combining.predictions import Outputs
+from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.errors import InputError
-from oodzoo.core.options import Limits
-from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.source import FeatureSource
 
 Floats = NDArray[np.float64]
 
@@ -181,80 +174,42 @@ def caveat(choice: str, *, adapted: bool = False) -> str:
     >>> caveat("pool"), caveat("pool", adapted=True)
     ('', ', measured without adapting')
     """
-    models = {"single": "the model", "ensemble": "the models"}.get(choice)
-    chosen = (
-        "" if models is None else f", with {models} that all domains chose, which is optimistic"
-    )
+    known = COMBINATIONS[choice].known_to_all if choice in COMBINATIONS else ""
+    chosen = f", with {known} that all domains chose, which is optimistic" if known else ""
     return chosen + (", measured without adapting" if adapted else "")
 
 
 # --- a fitted predictor --------------------------------------------------------------------------
 
 
-def measure_left_out(
-    source: FeatureSource,
-    choice: str,
-    columns: Columns,
-    *,
-    heads: Mapping[str | None, Heads] | None = None,
-    limits: Limits | None = None,
-    reselect: bool = True,
-    device: str | None = None,
-) -> LeftOut | None:
+def measure_left_out(way: Combination, training: Training, chosen: Chosen) -> LeftOut | None:
     """Measure prediction sets and confidence on left-out domains; None for several labels.
 
     Parameters
     ----------
-    source : FeatureSource
-    choice : {"single", "pool", "ensemble", "selection", "named"}
-    columns : Columns
-        Those of the fitted head.
-    heads : dict of str or None to Heads, optional
-        Predictions of the heads of all models for each test domain, and for none; needed for a
-        pool.
-    limits : Limits, optional
-        Of a pool.
-    reselect : bool
-        Whether to select the columns of a selection again without each domain. Otherwise, as for
-        the models of other choices, the labels of the domain helped to choose them.
-    device : str, optional
+    way : Combination
+    training : Training
+    chosen : Chosen
+        What the fitted head uses.
     """
-    task = source.task
+    source, task = training.source, training.source.task
     if not task.has_sets:
         return None
 
-    def by_domain(outputs: Sequence[Outputs]) -> dict[str, NDArray[np.float64]]:
+    def by_domain(outputs: Sequence[Outputs]) -> dict[str, Floats]:
         pairs = zip(source.domains, outputs, strict=True)
         return {domain: task.values(np.asarray(each)) for domain, each in pairs}
 
+    found = way.for_sets(training, chosen)
+    values, without = by_domain(found.values), None
+    if found.without is not None:
+        without = {domain: by_domain(outputs) for domain, outputs in found.without.items()}
     labels: dict[str, NDArray[Any]] = {domain: source.labels(domain) for domain in source.domains}
-    without: dict[str, dict[str, NDArray[np.float64]]] | None = None
-    if choice == "pool":
-        if heads is None:
-            raise ValueError("a pool needs predictions of heads")
-        values = confident = by_domain(left_out_pools(heads[None], limits).out_of_fold)
-        if len(heads) > 1:  # with two domains, one cannot choose a pool
-            chosen = (choose_pool(heads[domain], limits).test for domain in source.domains)
-            confident = by_domain([_known(each) for each in chosen])
-            without = {domain: values | {domain: each} for domain, each in confident.items()}
-    else:
-        parts = None
-        if choice == "selection" and reselect:
-            parts = selections_without(source, len(columns), device)
-        values = by_domain(left_out_columns(source, columns, parts, device=device).out_of_fold)
-        each = left_out_columns_without(source, columns, parts, device=device).items()
-        without = {domain: by_domain(outputs) for domain, outputs in each}
-        confident = {domain: found[domain] for domain, found in without.items()}
     if not task.has_probabilities:
         return LeftOut(measure_intervals(values, labels, without=without))
     sets = measure_class_sets(values, labels, without=without)
+    confident = values if without is None else {name: without[name][name] for name in without}
     return LeftOut(sets, confidence_curve(confident, labels))
-
-
-def _known(outputs: Outputs | None) -> Outputs:
-    if outputs is None:
-        raise ValueError("the heads have no predictions for a test domain")
-    return outputs
 
 
 # --- thresholds ---------------------------------------------------------------------------------
