@@ -1,4 +1,4 @@
-"""Compare scores and rules for the thresholds of prediction sets on left-out domains.
+"""Compare scores and rules for the thresholds of prediction sets on held-out domains.
 
     python benchmarks/prediction_sets.py [STORE...] [--simulate]
 

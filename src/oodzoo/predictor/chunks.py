@@ -160,21 +160,6 @@ def _finite(
     return FeatureChunk(paths, [positions[row] for row in kept], features[kept], problems)
 
 
-def compute_features(
-    pixels: Mapping[Geometry, Pixels],
-    models: Mapping[str, Model],
-    columns: Columns,
-) -> NDArray[np.float32]:
-    """Compute the given columns of the models' features for preprocessed images."""
-    return np.concatenate(
-        [
-            columns.of(name, model(pixels[model.info.preprocessing.geometry]).features)
-            for name, model in models.items()
-        ],
-        axis=1,
-    )
-
-
 def preprocess_images(images: Iterable[ImageLike], geometry: Geometry) -> Pixels:
     """Decode and resize images into one array (n, height, width, 3)."""
     opened = dict(enumerate(_file_or_image(image) for image in images))

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +37,6 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import write_tidily
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import one_line
-from oodzoo.predictor.chunks import compute_features
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.models import load_models as load_again
 from oodzoo.predictor.parts import PredictorParts
@@ -95,17 +94,15 @@ class GraphBuilder:
         columns = self.parts.columns.by_model[model]
         if model in self.parts.columns.normalised:
             features = self._add_normalisation(features, prefix)
-        tensor = self.onnx.numpy_helper.from_array(columns, f"{prefix}columns")
-        self.constants.append(tensor)
-        return self.add("Gather", [features, tensor.name], f"{prefix}selected", axis=1)
+        kept = self.constant(f"{prefix}columns", columns, np.int64)
+        return self.add("Gather", [features, kept], f"{prefix}selected", axis=1)
 
     def _add_normalisation(self, features: str, prefix: str) -> str:
         """Divide features by their norm, as :func:`oodzoo.extraction.columns.normalise` does."""
-        axes = self.onnx.numpy_helper.from_array(np.array([1]), f"{prefix}axes")
-        self.constants.append(axes)
+        axes = self.constant(f"{prefix}axes", np.array([1]), np.int64)
         least = self.constant(f"{prefix}least", np.array(np.finfo(np.float32).tiny))
         squares = self.add("Mul", [features, features], f"{prefix}squares")
-        total = self.add("ReduceSum", [squares, axes.name], f"{prefix}total", keepdims=1)
+        total = self.add("ReduceSum", [squares, axes], f"{prefix}total", keepdims=1)
         norm = self.add("Sqrt", [total], f"{prefix}norm")
         positive = self.add("Max", [norm, least], f"{prefix}positive")
         return self.add("Div", [features, positive], f"{prefix}unit")
@@ -243,14 +240,20 @@ def export_onnx(
         )
     content: bytes = proto.SerializeToString()
     if all(map(_is_onnx, models)):
-        check = _Check(parts, load_models(), TOLERANCE)
+        loaded, tolerance = load_models(), TOLERANCE
     else:  # a half precision or another device would differ
         exact = [m if _is_onnx(m) else replace(m, precision="float32") for m in models]
-        check = _Check(parts, load_again(exact, "cpu"), TORCH_TOLERANCE)
+        loaded, tolerance = load_again(exact, "cpu"), TORCH_TOLERANCE
+    session = open_session(content)
     if graph.resizing is None:
-        check.require_equal(content)
+        batch = session.get_inputs()[0].shape[0]
+        pixels = noise(models, batch if isinstance(batch, int) else 4)
+        examples = iter([(pixels, pixels)])
     else:
-        check.require_equal_raw(content, graph.resizing.SerializeToString())
+        examples = _resized(models, graph.resizing.SerializeToString())
+    for given, pixels in examples:
+        expected = parts.head.values(features_of(parts, loaded, pixels))
+        require_close(session.run(None, given)[0], expected, tolerance)
     write_tidily(file, content)
     return file
 
@@ -404,51 +407,50 @@ class _PixelGraph(GraphBuilder):
         return self.add_columns(model.name, name, prefix)
 
 
-class _Check(NamedTuple):
-    """Compares an exported file with the predictor."""
+# --- what the file must return -------------------------------------------------------------------
 
-    parts: PredictorParts
-    loaded: Mapping[str, Model]
-    tolerance: float
 
-    def require_equal(self, content: bytes) -> None:
-        """Raise InputError if the file and the predictor differ on images of noise."""
-        session = open_session(content)
-        batch = session.get_inputs()[0].shape[0]
-        n = batch if isinstance(batch, int) else 4
-        rng = np.random.default_rng(0)
-        pixels = {
-            name: rng.integers(0, 256, (n, *geometry.crop, 3), np.uint8)
-            for name, geometry in input_names(self.parts.loadable_models).items()
-        }
-        self._require_close(session.run(None, pixels)[0], pixels)
+def noise(models: Sequence[PredictorModel], n: int) -> dict[str, Pixels]:
+    """Images of noise for each input of the file."""
+    rng = np.random.default_rng(0)
+    return {
+        name: rng.integers(0, 256, (n, *geometry.crop, 3), np.uint8)
+        for name, geometry in input_names(models).items()
+    }
 
-    def require_equal_raw(self, content: bytes, resizing: bytes) -> None:
-        """Raise InputError if resized pixels, or what follows from them, differ.
 
-        The images are of several sizes: pixels are compared with Pillow's, and probabilities with
-        those of the predictor for the same pixels.
-        """
-        session, resizer = open_session(content), open_session(resizing)
-        inputs = input_names(self.parts.loadable_models)
-        for image in _images(next(iter(inputs.values()))):
-            pixels = dict(zip(inputs, resizer.run(None, {IMAGE: image}), strict=True))
-            for name, geometry in inputs.items():
-                expected = geometry.apply(Image.fromarray(image)).astype(float)
-                difference = float(np.abs(pixels[name][0] - expected).mean())
-                if not difference <= PIXEL_TOLERANCE:
-                    raise InputError(
-                        f"the pixels that the ONNX file resizes differ by {difference:.1f} of 255 "
-                        f"from Pillow's, more than {PIXEL_TOLERANCE}; no file was written: export "
-                        "without --raw (raw=)"
-                    )
-            self._require_close(session.run(None, {IMAGE: image})[0], pixels)
+def features_of(
+    parts: PredictorParts, loaded: Mapping[str, Model], pixels: Mapping[str, Pixels]
+) -> NDArray[np.float32]:
+    """Compute the selected features of all models for the inputs of the file."""
+    inputs = {geometry: name for name, geometry in input_names(parts.loadable_models).items()}
+    kept = [
+        parts.columns.of(name, model(pixels[inputs[model.info.preprocessing.geometry]]).features)
+        for name, model in loaded.items()
+    ]
+    return np.concatenate(kept, axis=1)
 
-    def _require_close(self, found: NDArray[Any], pixels: Mapping[str, Pixels]) -> None:
-        inputs = input_names(self.parts.loadable_models)
-        by_geometry = {geometry: pixels[name] for name, geometry in inputs.items()}
-        features = compute_features(by_geometry, self.loaded, self.parts.columns)
-        require_close(found, self.parts.head.values(features), self.tolerance)
+
+def _resized(
+    models: Sequence[PredictorModel], resizing: bytes
+) -> Iterator[tuple[dict[str, Pixels], dict[str, Pixels]]]:
+    """Images of several sizes for the raw form, and their pixels as the file resizes them.
+
+    Raises InputError if these differ from Pillow's.
+    """
+    session, inputs = open_session(resizing), input_names(models)
+    for image in _images(next(iter(inputs.values()))):
+        pixels = dict(zip(inputs, session.run(None, {IMAGE: image}), strict=True))
+        for name, geometry in inputs.items():
+            expected = geometry.apply(Image.fromarray(image)).astype(float)
+            difference = float(np.abs(pixels[name][0] - expected).mean())
+            if not difference <= PIXEL_TOLERANCE:
+                raise InputError(
+                    f"the pixels that the ONNX file resizes differ by {difference:.1f} of 255 "
+                    f"from Pillow's, more than {PIXEL_TOLERANCE}; no file was written: export "
+                    "without --raw (raw=)"
+                )
+        yield {IMAGE: image}, pixels
 
 
 def _images(geometry: Geometry) -> Iterator[NDArray[np.uint8]]:
@@ -474,13 +476,7 @@ def _merged_opsets(helper: Any, protos: Iterable[Any]) -> list[Any]:
     return [helper.make_opsetid(domain, version) for domain, version in versions.items()]
 
 
-def export_head(parts: PredictorParts, file: Path) -> Path:
-    """Write the head of a predictor as an ONNX file, after verifying its outputs."""
-    require_file_name(file)
-    content: bytes = _build(parts).SerializeToString()
-    _require_equal(content, parts)
-    write_tidily(file, content)
-    return file
+# --- the head alone ------------------------------------------------------------------------------
 
 
 def feature_inputs(parts: PredictorParts) -> dict[str, str]:
@@ -494,9 +490,13 @@ def feature_inputs(parts: PredictorParts) -> dict[str, str]:
     }
 
 
-def _build(parts: PredictorParts) -> Any:
-    graph = GraphBuilder(parts)
-    inputs = feature_inputs(parts)
+def export_head(parts: PredictorParts, file: Path) -> Path:
+    """Write the head of a predictor as an ONNX file, after verifying its outputs.
+
+    They are compared with those of the predictor for noise like the training features.
+    """
+    require_file_name(file)
+    graph, inputs = GraphBuilder(parts), feature_inputs(parts)
     widths = {inputs[model.name]: model.feature_dim for model in parts.models}
     graph.add_head(
         [
@@ -505,27 +505,25 @@ def _build(parts: PredictorParts) -> Any:
         ]
     )
     float32 = graph.onnx.TensorProto.FLOAT
-    return graph.finish(
+    proto = graph.finish(
         [graph.value_info(name, float32, (width,)) for name, width in widths.items()],
         {name: {"features": width} for name, width in widths.items()},
         opset_imports=[graph.onnx.helper.make_opsetid("", OPSET)],
         ir_version=IR_VERSION,
     )
-
-
-def _require_equal(content: bytes, parts: PredictorParts) -> None:
-    """Raise InputError if the file and the predictor differ on noise like the training features."""
-    rng = np.random.default_rng(0)
-    gaussian = parts.gaussian
-    scale = np.where(np.isfinite(gaussian.scale), gaussian.scale, 0)
-    selected = (gaussian.mean + scale * rng.normal(size=(4, len(scale)))).astype(np.float32)
-    features, left = dict[str, Any](), 0
-    inputs = feature_inputs(parts)
-    for model in parts.models:
-        name, columns = inputs[model.name], parts.columns.by_model[model.name]
-        features[name] = np.zeros((len(selected), model.feature_dim), np.float32)
-        features[name][:, columns] = selected[:, left : left + len(columns)]
+    content: bytes = proto.SerializeToString()
+    mean, scale = parts.gaussian.mean, parts.gaussian.scale
+    spread = np.where(np.isfinite(scale), scale, 0)
+    normal = np.random.default_rng(0).normal(size=(4, len(scale)))
+    selected = (mean + spread * normal).astype(np.float32)
+    features, taken, left = dict[str, Any](), [], 0
+    for name, columns in parts.columns.by_model.items():
+        whole = np.zeros((len(selected), widths[inputs[name]]), np.float32)
+        whole[:, columns] = selected[:, left : left + len(columns)]
         left += len(columns)
+        features[inputs[name]] = whole
+        taken.append(parts.columns.of(name, whole))
     found = open_session(content).run(None, features)[0]
-    taken = [parts.columns.of(model.name, features[inputs[model.name]]) for model in parts.models]
     require_close(found, parts.head.values(np.concatenate(taken, axis=1)))
+    write_tidily(file, content)
+    return file

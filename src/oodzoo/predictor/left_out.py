@@ -1,4 +1,4 @@
-r"""What was measured on left-out domains when a predictor was fitted: prediction sets, confidence.
+r"""What was measured on held-out domains when a predictor was fitted: prediction sets, confidence.
 
 The samples of each domain are predicted by heads trained without it, in the way of the fitted
 predictor: the pool that the other domains choose; the top model; or one head on columns, those of a
@@ -14,7 +14,7 @@ and minus a half-width. Both are conformal: the threshold is a quantile of score
 probability of the true class or the absolute error, of samples that the head was not trained on
 [2]_.
 
-Here these are the samples of left-out domains, each predicted by a head that was trained without
+Here these are the samples of held-out domains, each predicted by a head that was trained without
 its domain. All domains weigh alike: of D domains, a sample of one with :math:`n_d` samples has the
 weight :math:`1 / (D n_d)`. As in [2]_, one more sample, with a score of infinity and the largest
 of the weights, stands for the new one.
@@ -59,7 +59,7 @@ CONFIDENCES = (*(round(0.05 * step, 2) for step in range(20)), 0.99)
 
 @dataclass(frozen=True)
 class SetLevel:
-    """Prediction sets of one coverage, and what was measured on left-out domains.
+    """Prediction sets of one coverage, and what was measured on held-out domains.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class SetLevel:
         Of classes, the smallest probability of a class in a set. Of numbers, the half-width of the
         interval of each of them.
     coverage : dict of str to float
-        Share of the samples of each left-out domain whose set contains the truth, in percent, with
+        Share of the samples of each held-out domain whose set contains the truth, in percent, with
         the threshold of the other domains. Of several numbers, the mean of their shares.
     size : float or None
         Mean number of classes in these sets; domains weigh alike. None for numbers.
@@ -82,18 +82,18 @@ class SetLevel:
 
     @property
     def average(self) -> float:
-        """Mean coverage of the left-out domains, in percent."""
+        """Mean coverage of the held-out domains, in percent."""
         return float(np.mean(list(self.coverage.values())))
 
     @property
     def worst(self) -> tuple[str, float]:
-        """The left-out domain with the lowest coverage, and this coverage in percent."""
+        """The held-out domain with the lowest coverage, and this coverage in percent."""
         return min(self.coverage.items(), key=lambda item: item[1])
 
 
 @dataclass(frozen=True)
 class ConfidencePoint:
-    """Left-out domains, if predictions below a confidence are left out.
+    """Held-out domains, if predictions below a confidence are left out.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class ConfidencePoint:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was measured on left-out domains, for each of them without it.
+    """What was measured on held-out domains, for each of them without it.
 
     Attributes
     ----------
@@ -146,16 +146,16 @@ class LeftOut:
 
 
 def sets_text(chosen: SetLevel, classes: Sequence[str]) -> str:
-    """What prediction sets cover on left-out domains, in words.
+    """What prediction sets cover on held-out domains, in words.
 
     Examples
     --------
     >>> sets_text(SetLevel(0.9, (1.5,), {"photo": 97.0}), ["age"])
-    'intervals (age ± 1.5) cover 97.0 % on left-out domains on average (worst domain 97.0 %, photo)'
+    'intervals (age ± 1.5) cover 97.0 % on held-out domains on average (worst domain 97.0 %, photo)'
     """
     domain, worst = chosen.worst
     covered = (
-        f"cover {chosen.average:.1f} % on left-out domains on average (worst domain {worst:.1f} %, "
+        f"cover {chosen.average:.1f} % on held-out domains on average (worst domain {worst:.1f} %, "
         f"{domain})"
     )
     if chosen.size is not None:
@@ -183,7 +183,7 @@ def caveat(choice: str, *, adapted: bool = False) -> str:
 
 
 def measure_left_out(way: Combination, training: Training, chosen: Chosen) -> LeftOut | None:
-    """Measure prediction sets and confidence on left-out domains; None for several labels.
+    """Measure prediction sets and confidence on held-out domains; None for several labels.
 
     Parameters
     ----------
@@ -306,7 +306,7 @@ def measure_class_sets(
     levels: Sequence[float] = LEVELS,
     without: Mapping[str, Mapping[str, Floats]] | None = None,
 ) -> tuple[SetLevel, ...]:
-    """Find the thresholds of sets of classes, and measure them on left-out domains.
+    """Find the thresholds of sets of classes, and measure them on held-out domains.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def measure_intervals(
     levels: Sequence[float] = LEVELS,
     without: Mapping[str, Mapping[str, Floats]] | None = None,
 ) -> tuple[SetLevel, ...]:
-    """Find the half-widths of intervals of numbers, and measure them on left-out domains.
+    """Find the half-widths of intervals of numbers, and measure them on held-out domains.
 
     `predicted` and `numbers` are (n, C), by domain; `without` is as in :func:`measure_class_sets`.
     Each number has an interval of its own. A level that there are too few samples for is left out.
@@ -404,7 +404,7 @@ def confidence_curve(
     labels: Mapping[str, NDArray[np.int64]],
     confidences: Sequence[float] = CONFIDENCES,
 ) -> tuple[ConfidencePoint, ...]:
-    """Measure accuracy and share of the samples of left-out domains that are kept.
+    """Measure accuracy and share of the samples of held-out domains that are kept.
 
     Parameters
     ----------

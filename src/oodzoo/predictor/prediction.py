@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, short_name
-from oodzoo.predictor.left_out import LeftOut, SetLevel, intervals_of, set_of
+from oodzoo.predictor.left_out import LeftOut, SetLevel
 from oodzoo.tasks import Labels, Task, as_labels, task_of
 
 Floats = NDArray[np.float64]
@@ -169,55 +169,6 @@ def missing(found: Unreadable, task: Task, classes: NDArray[Any]) -> Prediction:
     label = None if task.has_probabilities else task.outcome(nan, classes)
     probabilities = nan if task.has_probabilities else None
     return Prediction(found.position, found.path, label, probabilities, np.nan, out_of_domain=False)
-
-
-class Finish:
-    """Adds to predictions what is wanted beside the label: abstention, sets, intervals.
-
-    Parameters
-    ----------
-    task : Task
-        What is predicted.
-    left_out : LeftOut or None
-        What was measured on held-out domains.
-    classes : array (C,)
-    min_confidence, coverage : float, optional
-
-    Raises
-    ------
-    InputError
-        If it cannot be had of this predictor.
-    """
-
-    def __init__(
-        self,
-        task: Task,
-        left_out: LeftOut | None,
-        classes: NDArray[Any],
-        min_confidence: float | None,
-        coverage: float | None,
-    ) -> None:
-        self._task, self._classes, self._least = task, classes, min_confidence
-        if min_confidence is not None:
-            if not 0 <= min_confidence <= 1:
-                raise InputError(f"the confidence must be from 0 to 1, got {min_confidence!r}")
-            if not task.one_class:
-                raise InputError(
-                    "a smallest confidence needs one class per sample, and the predictor predicts "
-                    f"{task.several_words}; leave out min_confidence (--min-confidence)"
-                )
-        self._sets = None if coverage is None else require_sets(task, left_out, coverage)
-
-    def __call__(self, found: Prediction, values: NDArray[np.float64]) -> Prediction:
-        """Add what is wanted; `values` (C,) are probabilities or numbers."""
-        if self._sets is not None:
-            if self._task.one_class:
-                found = replace(found, set=set_of(values, self._classes, self._sets))
-            else:
-                found = replace(found, intervals=intervals_of(values, self._sets))
-        if self._least is not None and values.max() < self._least:
-            found = replace(found, label=None, abstained=True)
-        return found
 
 
 def require_sets(task: Task, left_out: LeftOut | None, coverage: float) -> SetLevel:

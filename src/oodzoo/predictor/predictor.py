@@ -40,15 +40,10 @@ from oodzoo.predictor.chunks import (
     preprocess_images,
 )
 from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
+from oodzoo.predictor.left_out import SetLevel, intervals_of, set_of
 from oodzoo.predictor.models import FeatureModel, PredictorModel, load_models
 from oodzoo.predictor.parts import PredictorParts
-from oodzoo.predictor.prediction import (
-    Finish,
-    Prediction,
-    Unreadable,
-    missing,
-    score,
-)
+from oodzoo.predictor.prediction import Prediction, Unreadable, missing, require_sets, score
 from oodzoo.predictor.remote import push_to_hub, read_remote, write_url
 from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.saved import read_folder, write_folder
@@ -181,10 +176,18 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
             Share of prediction sets, or intervals, that contain the truth, as in
             :meth:`predict_sets`; each prediction then has its `set` or `intervals`.
         """
-        samples = as_list(images, self.noun)
-        finish = Finish(self.head.task, self.left_out, self.classes_, min_confidence, coverage)
+        samples, task = as_list(images, self.noun), self.task
+        if min_confidence is not None:
+            if not 0 <= min_confidence <= 1:
+                raise InputError(f"the confidence must be from 0 to 1, got {min_confidence!r}")
+            if not task.one_class:
+                raise InputError(
+                    "a smallest confidence needs one class per sample, and the predictor predicts "
+                    f"{task.several_words}; leave out min_confidence (--min-confidence)"
+                )
+        level = None if coverage is None else require_sets(task, self.left_out, coverage)
         if not adapt:
-            yield from self._predict_chunks(self._chunks(samples), finish)
+            yield from self._predict_chunks(self._chunks(samples), min_confidence, level)
             return
         listed: Any = samples
         if not isinstance(samples, Mapping) and not hasattr(samples, "shape"):
@@ -192,7 +195,8 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
         kept = list[FeatureChunk]()
         adapted = self._adapted(keep_first(self._chunks(listed), kept))
         n_kept = sum(len(chunk.paths) for chunk in kept)
-        yield from adapted._predict_chunks(chain(kept, self._chunks(listed, n_kept)), finish)
+        chunks = chain(kept, self._chunks(listed, n_kept))
+        yield from adapted._predict_chunks(chunks, min_confidence, level)
 
     def adapted(self, images: Inputs) -> Predictor:
         """Return a predictor for the domain of these unlabelled images or other samples.
@@ -240,27 +244,33 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
         yield from iter_encoded(images, self.models, self.encoders, self.columns, size, start)
 
     def _predict_chunks(
-        self, chunks: Iterable[FeatureChunk], finish: Finish
+        self,
+        chunks: Iterable[FeatureChunk],
+        min_confidence: float | None,
+        level: SetLevel | None,
     ) -> Iterator[Prediction | Unreadable]:
-        start = 0
+        task, classes, start = self.head.task, self.classes_, 0
         for chunk in chunks:
-            values = self.head.values(chunk.features)
-            distances = self.gaussian.distances(chunk.features)
             rows = {position: row for row, position in enumerate(chunk.positions)}
+            values = self.head.values(chunk.features)
+            distances = self.gaussian.distances(chunk.features).tolist()
             for at, path in enumerate(chunk.paths):
                 if at in chunk.problems:
                     yield Unreadable(start + at, path, chunk.problems[at])
                     continue
-                row = rows[at]
-                found = Prediction(
+                distance, found = distances[rows[at]], values[rows[at]]
+                abstained = min_confidence is not None and bool(found.max() < min_confidence)
+                yield Prediction(
                     position=start + at,
                     path=path,
-                    label=self.head.task.outcome(values[row], self.classes_),
-                    probabilities=values[row] if self.head.task.has_probabilities else None,
-                    distance=float(distances[row]),
-                    out_of_domain=bool(distances[row] > 1),
+                    label=None if abstained else task.outcome(found, classes),
+                    probabilities=found if task.has_probabilities else None,
+                    distance=distance,
+                    out_of_domain=distance > 1,
+                    abstained=abstained,
+                    set=set_of(found, classes, level) if level and task.one_class else None,
+                    intervals=intervals_of(found, level) if level and not task.one_class else None,
                 )
-                yield finish(found, values[row])
             start += len(chunk.paths)
 
     def predict(self, images: Inputs) -> NDArray[Any]:

@@ -27,8 +27,7 @@ import numpy as np
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
-from oodzoo.predictor.chunks import compute_features
-from oodzoo.predictor.export import input_names
+from oodzoo.predictor.export import features_of, input_names, noise
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Preprocessing
@@ -108,16 +107,11 @@ def _require_equal(module: Module, parts: PredictorParts) -> None:
     import torch
 
     models = parts.loadable_models
-    rng = np.random.default_rng(0)
-    pixels = {
-        name: rng.integers(0, 256, (2, *geometry.crop, 3), np.uint8)
-        for name, geometry in input_names(models).items()
-    }
+    pixels = noise(models, 2)
     with torch.inference_mode():
         found = module({name: torch.from_numpy(each) for name, each in pixels.items()}).numpy()
     loaded = load_models([replace(model, precision="float32") for model in models], "cpu")
-    by_geometry = {geometry: pixels[name] for name, geometry in input_names(models).items()}
-    expected = parts.head.logits(compute_features(by_geometry, loaded, parts.columns))
+    expected = parts.head.logits(features_of(parts, loaded, pixels))
     finite = np.isfinite(expected)
     scale = max(1.0, float(np.abs(expected[finite]).max()))
     difference = float(np.abs(found[finite] - expected[finite]).max()) / scale
