@@ -43,8 +43,8 @@ def used(predictor: oodzoo.Predictor, features: dict[str, Any]) -> dict[str, Any
 
 
 def changed(predictor: oodzoo.Predictor, **parts: Any) -> oodzoo.Predictor:
-    """The predictor with other parts."""
-    return replace(predictor, **parts, device="cpu")
+    """The predictor with other parts, and without encoders."""
+    return replace(predictor, **{"encoders": {}, "device": "cpu", **parts})
 
 
 def truth(paths: list[Any]) -> list[str]:
