@@ -38,11 +38,11 @@ A batch is a list; of an array, a tensor or a pandas table it is a slice."""
 ImageLike = str | os.PathLike[str] | ImageFile | Image.Image | NDArray[np.uint8]
 """A file or URL, a Pillow image, or pixels (height, width, 3) or (height, width)."""
 
-Samples = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
+Listed = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
 """Images; features by model; or inputs of encoders."""
 
-Inputs = str | os.PathLike[str] | Image.Image | Samples
-"""What a predictor takes: samples, or one image or path."""
+Inputs = str | os.PathLike[str] | Image.Image | Listed
+"""What a predictor takes: several samples, or one image or path."""
 
 BATCH_SIZE = 256
 """Inputs of encoders per call, unless another batch size is asked for."""
@@ -97,18 +97,18 @@ def iter_features(
                 pixels = chunk.pixels[together[0].info.preprocessing.geometry]
                 yield ForwardJob((paths, chunk), together, pixels, batch_size)
 
-    parts: dict[str, Floats] = {}
+    kept: dict[str, Floats] = {}
     for done in run_forward(jobs()):
         if done.outputs is None:
             raise done.error or RuntimeError("no outputs")
         for model, outputs in zip(done.job.models, done.outputs, strict=True):
-            parts[model.info.name] = columns.of(model.info.name, outputs.features)
-        if len(parts) == len(models):
+            kept[model.info.name] = columns.of(model.info.name, outputs.features)
+        if len(kept) == len(models):
             paths, chunk = done.job.tag
             problems = {position: str(error) for position, error in chunk.problems.items()}
-            features = np.concatenate([parts[name] for name in models], axis=1)
+            features = np.concatenate([kept[name] for name in models], axis=1)
             yield _finite(paths, chunk.positions, features, problems, "a model")
-            parts.clear()
+            kept.clear()
 
 
 def _decoded(
@@ -200,9 +200,9 @@ def iter_given(
     """Take the given columns of checked features, from a row on."""
     n = len(next(iter(features.values())))
     for at in range(start, n, _ROWS):
-        parts = [columns.of(name, features[name][at : at + _ROWS]) for name in columns.by_model]
-        rows = len(parts[0])
-        yield FeatureChunk([None] * rows, list(range(rows)), np.concatenate(parts, axis=1), {})
+        blocks = [columns.of(name, features[name][at : at + _ROWS]) for name in columns.by_model]
+        rows = len(blocks[0])
+        yield FeatureChunk([None] * rows, list(range(rows)), np.concatenate(blocks, axis=1), {})
 
 
 def iter_encoded(
@@ -221,7 +221,7 @@ def iter_encoded(
             f"with encoders={{{wanted}}}, or give features as a dict {{model: array (n, d)}}"
         )
     for batch in batches(inputs, batch_size, start):
-        parts = []
+        blocks = []
         for model in models:
             features = _encode(model.name, encoders[model.name], batch)
             if features.shape[1] != model.feature_dim:
@@ -230,9 +230,9 @@ def iter_encoded(
                     f"but the predictor was fitted with {model.feature_dim}; pass the encoder that "
                     "computed the training features"
                 )
-            parts.append(columns.of(model.name, features))
+            blocks.append(columns.of(model.name, features))
         n = _length(batch)
-        together = np.concatenate(parts, axis=1)
+        together = np.concatenate(blocks, axis=1)
         yield _finite([None] * n, list(range(n)), together, {}, "an encoder")
 
 
@@ -240,24 +240,24 @@ def encode_all(
     encoders: Mapping[str, Encoder], inputs: Iterable[Any]
 ) -> tuple[dict[str, Floats], dict[str, float]]:
     """Compute the features of all inputs, and the time per input in milliseconds, by encoder."""
-    parts: dict[str, list[Floats]] = {name: [] for name in encoders}
+    blocks: dict[str, list[Floats]] = {name: [] for name in encoders}
     seconds = dict.fromkeys(encoders, 0.0)
     n = 0
     for batch in batches(inputs, BATCH_SIZE):
         for name, encoder in encoders.items():
             start = time.perf_counter()
-            parts[name].append(_encode(name, encoder, batch))
+            blocks[name].append(_encode(name, encoder, batch))
             seconds[name] += time.perf_counter() - start
         n += _length(batch)
     if not n:
         raise InputError("inputs must have one or more samples, got none")
-    for name, blocks in parts.items():
-        if len(widths := {block.shape[1] for block in blocks}) > 1:
+    for name, each in blocks.items():
+        if len(widths := {block.shape[1] for block in each}) > 1:
             raise InputError(
                 f"the encoder {name!r} returned between {min(widths)} and {max(widths)} features; "
                 "it must return the same number for each batch"
             )
-    features = {name: np.concatenate(blocks) for name, blocks in parts.items()}
+    features = {name: np.concatenate(each) for name, each in blocks.items()}
     return features, {name: 1000 * spent / n for name, spent in seconds.items()}
 
 
@@ -430,7 +430,7 @@ def keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iter
         yield chunk
 
 
-def as_list(images: Inputs, noun: str) -> Samples:
+def as_list(images: Inputs, noun: str) -> Listed:
     """List a single image, or those that one path or URL stands for; anything else as it is.
 
     Raises
@@ -445,4 +445,4 @@ def as_list(images: Inputs, noun: str) -> Samples:
     is_one = isinstance(images, Image.Image)
     if isinstance(images, np.ndarray) and images.dtype == np.uint8:  # images have four dimensions
         is_one = images.ndim == 2 or (images.ndim == 3 and images.shape[2] in (3, 4))
-    return cast("Samples", [images] if noun == "image" and is_one else images)
+    return cast("Listed", [images] if noun == "image" and is_one else images)

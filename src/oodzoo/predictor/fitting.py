@@ -13,7 +13,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combining.combination import Chosen, Combination, Training
+from oodzoo.combining.combination import Chosen, Combination, FinalHead, Training
 from oodzoo.combining.evaluation.protocol import evaluate
 from oodzoo.combining.evaluation.result import Evaluation, Recommended, require_no_oracle
 from oodzoo.combining.evaluation.tasks import compute_heads
@@ -188,7 +188,6 @@ def fit(
     source = _source(features, y, domains, groups, models, options.get("task"))
     _require_known(encoders, source)
     specs = _specs(options.get("zoo"))
-    limits = asked.limits
     source, asked = _allowed(source, asked)
     if asked.named and target is not None:
         raise InputError(
@@ -204,8 +203,8 @@ def fit(
                 top_k=min(TOP_K, len(source.models)) if asked.top_k is None else asked.top_k,
                 score=score,
                 baselines=False,
-                max_models=limits.max_models,
-                max_ms=limits.max_ms,
+                max_models=asked.limits.max_models,
+                max_ms=asked.limits.max_ms,
                 device=device,
                 engine=compute.engine,
                 address=compute.address,
@@ -228,37 +227,56 @@ def fit(
         columns = final.columns
         promised = _promised(asked, found, way, columns.models, images)
         stage.progress(2, 3)
-        samples = columns.samples(source, source.domains)
-        groups = [source.groups(domain) for domain in source.domains]
-        predictor = Predictor(
+        provenance = Provenance(
+            **_facts_of_data(source),
+            scores=scores,
+            n_features=chosen.n_candidates,
+            threshold=asked.kept_threshold(way),
+            choice=NAMED if asked.named else way.name,
+            pool=final.weights,
+            accuracy=None if promised is None else promised.average,
+            accuracy_interval=None if promised is None else promised.interval,
+            target=images.name if images is not None and way.adapts else None,
+            adapted=images.n if images is not None and way.adapts else None,
+            score=score if scores else None,
+            accuracy_by_domain={} if promised is None else promised.domains,
+            choice_by_domain={} if promised is None else promised.choices,
+        )
+        predictor = assemble(
+            source,
             _models(source, columns.models, specs, milliseconds),
-            Columns({name: columns.by_model[name] for name in columns.models}, columns.normalised),
-            source.classes,
-            final.head,
-            fit_gaussian(samples, groups, source.task),
-            Provenance(
-                **_facts_of_data(source),
-                scores=scores,
-                n_features=chosen.n_candidates,
-                threshold=asked.kept_threshold(way),
-                choice=NAMED if asked.named else way.name,
-                pool=final.weights,
-                accuracy=None if promised is None else promised.average,
-                accuracy_interval=None if promised is None else promised.interval,
-                target=images.name if images is not None and way.adapts else None,
-                adapted=images.n if images is not None and way.adapts else None,
-                score=score if scores else None,
-                accuracy_by_domain={} if promised is None else promised.domains,
-                choice_by_domain={} if promised is None else promised.choices,
-            ),
-            final.adaptive,
-            measure_left_out(way, training, chosen),
+            final,
+            provenance,
+            left_out=measure_left_out(way, training, chosen),
             encoders={m: each for m, each in (encoders or {}).items() if m in columns.models},
         )
         stage.progress(3, 3)
         metrics = {} if promised is None else {source.task.metric: promised.average}
         stage.finish(predictor, metrics)
     return predictor
+
+
+def assemble(
+    source: FeatureSource,
+    models: Sequence[PredictorModel] | Sequence[FeatureModel],
+    final: FinalHead,
+    provenance: Provenance,
+    **others: Any,
+) -> Predictor:
+    """Make a predictor of a head that was trained on these features; `others` are attributes."""
+    columns = final.columns
+    samples = columns.samples(source, source.domains)
+    groups = [source.groups(domain) for domain in source.domains]
+    return Predictor(
+        tuple(models),
+        Columns({name: columns.by_model[name] for name in columns.models}, columns.normalised),
+        list(source.classes),
+        final.head,
+        fit_gaussian(samples, groups, source.task),
+        provenance,
+        final.adaptive,
+        **others,
+    )
 
 
 def require_fittable(

@@ -212,19 +212,29 @@ def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preproce
             f"model {spec.name!r}: {str(spec.file)!r} is not the file that the store's features "
             "were computed with; give the zoo with that file (--zoo, or zoo=), or extract again"
         )
-    geometry = preprocessing.decoding("full").geometry  # what the predictor decides itself
-    height, width = geometry.crop
-    is_square = geometry == square(height, preprocessing.mean, preprocessing.std).geometry
     return replace(
         spec,
-        input_size=height if height == width else None,
-        geometry=None if is_square else geometry.stated(),
-        mean=preprocessing.mean,
-        std=preprocessing.std,
+        **stated_preprocessing(preprocessing),
         features=outputs[0] if spec.layer is None else None,
         logits=None,
         sha256=digests[0],
     )
+
+
+def stated_preprocessing(preprocessing: Preprocessing) -> dict[str, Any]:
+    """The preprocessing of images as fields of the spec of an ONNX file.
+
+    They do not say how images are decoded, which the predictor does by itself.
+    """
+    whole = preprocessing.decoding("full")
+    height, width = whole.geometry.crop
+    is_square = whole == square(height, whole.mean, whole.std)
+    return {
+        "input_size": height if height == width else None,
+        "mean": whole.mean,
+        "std": whole.std,
+        "geometry": None if is_square else whole.geometry.stated(),
+    }
 
 
 def file_digests(spec: ModelSpec, files: Iterable[Path] | None = None) -> dict[Path, str]:

@@ -28,7 +28,7 @@ from oodzoo.predictor.chunks import (
     FeatureChunk,
     ImageLike,
     Inputs,
-    Samples,
+    Listed,
     as_list,
     checked_features,
     iter_encoded,
@@ -227,7 +227,7 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
         adapted._loaded = self._loaded
         return adapted
 
-    def _chunks(self, images: Samples, start: int = 0) -> Iterator[FeatureChunk]:
+    def _chunks(self, images: Listed, start: int = 0) -> Iterator[FeatureChunk]:
         """Selected features, from a position on."""
         if not isinstance(images, Mapping) and self.modality is not None:
             listed, size = one_column(images, self.noun), self._batch_size()

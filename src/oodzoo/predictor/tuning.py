@@ -33,8 +33,13 @@ from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.features import StoreSource
 from oodzoo.extraction.outcome import ExtractionConfig
-from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.models import PredictorModel, file_digests, remove_at_exit
+from oodzoo.predictor.fitting import assemble
+from oodzoo.predictor.models import (
+    PredictorModel,
+    file_digests,
+    remove_at_exit,
+    stated_preprocessing,
+)
 from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor, load
 from oodzoo.store.feature_store import FeatureStore
@@ -44,7 +49,6 @@ from oodzoo.tuning.problem import TuneSettings, opened, require_images_to_hold_o
 from oodzoo.tuning.tuner import CANDIDATES, Tuned, Tuner
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.onnx_model import fingerprint
-from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.sources import load_trainable
 
 LINEAR_HEAD = CANDIDATES[0].name
@@ -235,15 +239,9 @@ def model_to_tune(predictor: Predictor, name: str | None) -> PredictorModel:
             hint = did_you_mean(name, models) or f"it has {', '.join(models)}"
             raise InputError(f"the predictor has no model {name!r}; {hint}")
         return models[name]
-    provenance = predictor.provenance
-
-    def merit(model: PredictorModel) -> tuple[float, float]:
-        return (
-            provenance.pool.get(model.name, 0.0),
-            provenance.scores.get(model.name, float("-inf")),
-        )
-
-    return max(models.values(), key=merit)
+    weights, scores = predictor.provenance.pool, predictor.provenance.scores
+    best = max(models, key=lambda each: (weights.get(each, 0.0), scores.get(each, -math.inf)))
+    return models[best]
 
 
 def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
@@ -415,40 +413,26 @@ def _assembled(
     features = extract_models(images, [model], store, before.device, stage.events)
     models = (*before.loadable_models, model) if len(before.models) > 1 else (model,)
     source = StoreSource(features, [each.name for each in models])
-    pool: dict[str, float] = {}
-    adaptive = None
-    if len(models) == 1:
-        columns, head = Columns.all_of(source, [name]), tuned.head
-    else:
+    final = FinalHead(Columns.all_of(source, [name]), tuned.head)
+    if len(models) > 1:
         final = fit_tuned_pool(source, images, name, tuned)
-        columns, head, pool, adaptive = final.columns, final.head, final.weights, final.adaptive
-    samples = columns.samples(source, source.domains)
-    groups = [source.groups(domain) for domain in source.domains]
-    by_name = {each.name: each for each in models}
-    return Predictor(
-        [by_name[each] for each in columns.models],
-        columns,
-        source.classes,
-        head,
-        fit_gaussian(samples, groups, source.task),
-        Provenance(
-            domains=source.domains,
-            n_images=len(images),
-            data=images.fingerprint,
-            images=_hashed(images),
-            scores=before.provenance.scores,
-            n_features=len(Columns.all_of(source, source.models)),
-            threshold=None,
-            choice="pool" if pool else "tuned",
-            pool=pool,
-            tuning=record | {"tuned": name, "weight": pool.get(name, 0.0) if pool else 1.0},
-            name=images.short_name,
-            score=before.provenance.score,
-        ),
-        adaptive,
-        device=before.device,
-        batch_size=before.batch_size,
+    by_name, pool = {each.name: each for each in models}, final.weights
+    provenance = Provenance(
+        domains=source.domains,
+        n_images=len(images),
+        data=images.fingerprint,
+        images=_hashed(images),
+        scores=before.provenance.scores,
+        n_features=len(Columns.all_of(source, source.models)),
+        threshold=None,
+        choice="pool" if pool else "tuned",
+        pool=pool,
+        tuning=record | {"tuned": name, "weight": pool.get(name, 0.0) if pool else 1.0},
+        name=images.short_name,
+        score=before.provenance.score,
     )
+    used = [by_name[each] for each in final.columns.models]
+    return assemble(source, used, final, provenance, **before.get_params())
 
 
 def tuned_model(
@@ -476,19 +460,12 @@ def tuned_model(
     file = folder / f"{name}.onnx"
     with explaining_disk_errors(file):
         write_onnx(file)
-    before, preprocessing = original.spec, original.preprocessing.decoding("full")
+    before = original.spec
     pretraining = before.pretraining or "pre-trained"
-    height, _ = preprocessing.geometry.crop
-    geometry: dict[str, Any] | None = None
-    if preprocessing != square(height, preprocessing.mean, preprocessing.std):
-        geometry = preprocessing.geometry.stated()
     spec = ModelSpec(
         name=name,
         source=f"onnx/{file.name}",
-        input_size=height if geometry is None else None,
-        mean=preprocessing.mean,
-        std=preprocessing.std,
-        geometry=geometry,
+        **stated_preprocessing(original.preprocessing),
         features=_OUTPUT,
         feature_dim=original.feature_dim,
         parameters=original.parameters,
