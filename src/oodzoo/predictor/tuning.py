@@ -246,26 +246,26 @@ def model_to_tune(predictor: Predictor, name: str | None) -> PredictorModel:
 
 def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
     """Open the data, without reading the images, and check that the predictor is for them."""
-    kind = predictor.task.kind
+    task = predictor.task
     is_open = isinstance(data, ImageDomains)
-    found: ImageDomains = data if is_open else ImageDomains(data, task=kind)
+    found: ImageDomains = data if is_open else ImageDomains(data, task=task.kind)
     if found.modality != "image":
         raise InputError(f"{found.name!r} has {found.modality}s; the predictor takes images")
-    if found.task.kind != kind:
+    if found.task.kind != task.kind:
         raise InputError(
-            f"{found.name!r} has labels for {found.task.kind!r}, but the predictor is for {kind!r}"
+            f"{found.name!r} has labels for {found.task.kind!r}, but the predictor is for "
+            f"{task.kind!r}"
         )
-    known = [str(label) for label in predictor.classes_.tolist()]
-    what = predictor.task.noun
+    known = [str(label) for label in predictor.classes]
     for names, others, text in (
-        (found.classes, known, f"{found.name!r} has the {what} {{}}, which the predictor has not"),
-        (known, found.classes, f"{found.name!r} has no {what} {{}}, which the predictor has"),
+        (found.classes, known, f"has the {task.noun} {{}}, which the predictor has not"),
+        (known, found.classes, f"has no {task.noun} {{}}, which the predictor has"),
     ):
         if extra := [name for name in names if name not in others]:
             more = f" and {count(len(extra) - 1, 'more', 'more')}" if len(extra) > 1 else ""
             raise InputError(
-                f"{text.format(repr(extra[0]) + more)}; give images of the same "
-                f"{predictor.task.nouns}, or fit a new predictor"
+                f"{found.name!r} {text.format(repr(extra[0]) + more)}; give images of the same "
+                f"{task.nouns}, or fit a new predictor"
             )
     _require_images_to_hold_out(found)  # here, and again without those that cannot be read
     return found
