@@ -220,8 +220,7 @@ def fit(
         order, scores = list(source.models), {}
         if not asked.named:
             ranking = rank(source, score=score, target=images, device=here, listener=stage.events)
-            order = [row.model for row in ranking.rows]
-            scores = {row.model: row.score for row in ranking.rows}
+            order, scores = ranking.models, {row.model: row.score for row in ranking}
         way, training, chosen = _choose(source, asked, found, order, images, here)
         final = way.fit(training, chosen)
         columns = final.columns
