@@ -158,13 +158,13 @@ def selection() -> None:
 
 
 def extraction(name: str, batch_size: int = 256, batches: int = 24) -> None:
+    from oodzoo.zoo.model import only_one
     from oodzoo.zoo.sources.timm import TimmSource
-    from oodzoo.zoo.torch_model import assemble
+    from oodzoo.zoo.torch_model import assemble_layers
 
     spec = ModelSpec(name, f"timm/{name}")
-    model: Model = assemble(
-        TimmSource().build(spec, pretrained=False), spec, device="cuda", precision="bfloat16"
-    )
+    built = TimmSource().build(spec, pretrained=False)
+    model: Model = only_one(assemble_layers(built, [spec], device="cuda", precision="bfloat16"))
     height, width = model.info.preprocessing.geometry.crop
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (batch_size * batches, height, width, 3), dtype=np.uint8)

@@ -28,9 +28,9 @@ from PIL import Image
 
 import oodzoo
 from oodzoo.zoo import Model, ModelSpec, load_zoo
-from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.model import collect_together, launch_together
 from oodzoo.zoo.sources import load_network
+from oodzoo.zoo.zoos import expand_layers
 
 BATCH = 16
 RANDOM = ("timm/vit_tiny_patch16_224", "timm/resnet18")

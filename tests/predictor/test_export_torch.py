@@ -20,7 +20,7 @@ from tests.zoo.small_onnx import require_converter
 import oodzoo
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec
-from oodzoo.zoo.layers import with_layer
+from oodzoo.zoo.zoos import with_layer
 
 onnx = require_converter()
 pytest.importorskip("onnxscript")

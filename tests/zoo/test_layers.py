@@ -14,9 +14,9 @@ from tests.oracles.pooling import pool_map, pool_tokens
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import require_folder_name
 from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.layers import split_layers, with_layer
 from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import POOLINGS, Pool, choose_pool, prefix_tokens
+from oodzoo.zoo.zoos import split_layers, with_layer
 
 VIT = "timm/vit_tiny_patch16_224.augreg_in21k"
 NAME = "timm-vit_tiny_patch16_224.augreg_in21k"

@@ -12,11 +12,11 @@ from tests.zoo.data import noise
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import Model, ModelSpec
-from oodzoo.zoo.layers import expand_layers
-from oodzoo.zoo.model import collect_together, launch_together
+from oodzoo.zoo.model import collect_together, launch_together, only_one
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.sources import load_network
-from oodzoo.zoo.torch_model import Built, TorchModel, assemble, assemble_layers
+from oodzoo.zoo.torch_model import Built, TorchModel, assemble_layers
+from oodzoo.zoo.zoos import expand_layers
 
 close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
 
@@ -165,11 +165,11 @@ def test_a_layer_that_cannot_be_used_leaves_the_others(build: Any, name: str, wo
     assert str(bad).startswith(f"model 'net@{name}'")
     assert "\n" not in str(bad)
     with pytest.raises(InputError, match=words):
-        assemble(build, layer(name))
+        only_one(assemble_layers(build, [layer(name)]))
 
 
 def test_the_pass_ends_after_the_last_layer(build: Any) -> None:
-    early = assemble(build, layer("conv"))
+    early = only_one(assemble_layers(build, [layer("conv")]))
     build.module.calls.clear()
     early(noise(2, 8))
     assert build.module.calls == []

@@ -17,10 +17,11 @@ from tests.zoo.data import CROP, HUBCONF, NETS, SQUASH, VIT, noise, save_checkpo
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_model, load_zoo
+from oodzoo.zoo.model import only_one
 from oodzoo.zoo.preprocessing import TextPreprocessing
 from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_model import assemble
+from oodzoo.zoo.torch_model import assemble_layers
 
 
 def load(source: str, **fields: Any) -> Any:
@@ -160,7 +161,7 @@ def test_features_and_logits_equal_those_of_timm(timm: Any, torch: Any, name: st
     built = build(spec, pretrained=False)
     reference = timm.create_model(name, pretrained=False).eval()
     reference.load_state_dict(built.module.state_dict())
-    model = assemble(built, spec)
+    model = only_one(assemble_layers(built, [spec]))
     (features, logits), batch = run(torch, model)
     maps = reference.forward_features(batch)
     close(features, reference.forward_head(maps, pre_logits=True))
@@ -217,7 +218,7 @@ def test_features_are_the_input_of_the_last_layer_of_torchvision(
     torch.manual_seed(0)
     options = {"transform_input": True, "init_weights": False, "aux_logits": False}
     reference = torchvision.models.get_model(name, **options if name == "googlenet" else {}).eval()
-    model = assemble(built, spec)
+    model = only_one(assemble_layers(built, [spec]))
     outputs, batch = run(torch, model)
     features, logits = input_of(reference, head, x=batch)
     close(outputs.features, features.mean((2, 3)) if features.ndim == 4 else features)

@@ -30,7 +30,6 @@ from tests.zoo.data import (
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
-from oodzoo.zoo.layers import with_layer
 from oodzoo.zoo.listing import ListedModel
 from oodzoo.zoo.model import Model, Weights, collect_together, launch_together
 from oodzoo.zoo.sources import (
@@ -40,6 +39,7 @@ from oodzoo.zoo.sources import (
     load_trainable_network,
     portable_source,
 )
+from oodzoo.zoo.zoos import with_layer
 
 TEXTS = ["a good film", "the room was not warm", ""]
 

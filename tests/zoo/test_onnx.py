@@ -15,8 +15,15 @@ from tests.zoo.data import noise
 
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model
-from oodzoo.zoo.onnx_model import OnnxModel, count_parameters, external_files
-from oodzoo.zoo.onnx_protobuf import encode, fields, values, varints
+from oodzoo.zoo.onnx_model import (
+    OnnxModel,
+    count_parameters,
+    encode,
+    external_files,
+    fields,
+    values,
+    varints,
+)
 from oodzoo.zoo.preprocessing import Geometry
 
 onnx = pytest.importorskip("onnx")

@@ -15,7 +15,7 @@ from tests.zoo.small_onnx import PLAIN, SIZE, Writer, convolutions, require_conv
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.model import Trainable
-from oodzoo.zoo.onnx_graph import computes_in_half, node_inputs
+from oodzoo.zoo.onnx_to_torch import computes_in_half, node_inputs
 from oodzoo.zoo.sources import load_trainable
 
 onnx = require_converter()

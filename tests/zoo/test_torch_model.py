@@ -16,9 +16,10 @@ from tests.zoo.data import SQUASH, VIT, noise, save_checkpoint
 from oodzoo.core.backend import require_present, resolve_device
 from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.zoo import load_model, load_zoo
+from oodzoo.zoo.model import only_one
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_model import Built, TorchModel, assemble
+from oodzoo.zoo.torch_model import Built, TorchModel, assemble_layers
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 SPEC = ModelSpec("small", "timm/small")
@@ -54,7 +55,7 @@ def pixels() -> Any:
 
 @pytest.fixture
 def make(torch: Any) -> Make:
-    return lambda **options: assemble(_built(_module(torch)), SPEC, **options)
+    return lambda **options: only_one(assemble_layers(_built(_module(torch)), [SPEC], **options))
 
 
 def test_outputs_are_those_of_the_module_also_of_several_batches_in_flight(
@@ -110,7 +111,7 @@ def test_bad_outputs_are_rejected(torch: Any) -> None:
         (broken, "cannot run on an image of 16×16 pixels on cpu in float32: no such layer"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
-            assemble(_built(_module(torch), forward), SPEC)
+            assemble_layers(_built(_module(torch), forward), [SPEC])
 
 
 WITHOUT_TORCHVISION = """

@@ -11,8 +11,8 @@ import onnxruntime
 import pytest
 
 from oodzoo.core.errors import InputError, MissingPackageError
-from oodzoo.zoo import onnx_conversion
-from oodzoo.zoo.onnx_conversion import write_outputs
+from oodzoo.zoo import torch_to_onnx
+from oodzoo.zoo.torch_to_onnx import write_outputs
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
@@ -99,5 +99,5 @@ def test_modules_that_cannot_be_written(
                 write_outputs(module, CROP, tmp_path / "module.onnx", ["features"], name="odd")
     monkeypatch.setattr(torch.onnx, "export", lambda model, args, f: None)
     refused(module, r"ONNX files needs torch 2\.5 or newer, got 2\.")
-    monkeypatch.setattr(onnx_conversion, "_MAX_BYTES", 100)
+    monkeypatch.setattr(torch_to_onnx, "_MAX_BYTES", 100)
     refused(module, r"'odd' has weights of .* limited to 2 GB")

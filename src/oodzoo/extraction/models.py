@@ -14,11 +14,11 @@ from oodzoo.core.io import structured
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import ModelRecord, StoredModel
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_zoo
-from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.model import network_of
 from oodzoo.zoo.preprocessing import Decode, Preprocessing
 from oodzoo.zoo.sources import get_source, load_network, packages_of, portable_source
 from oodzoo.zoo.spec import network_key, require_unique_names, verified_file
+from oodzoo.zoo.zoos import expand_layers
 
 Zoo = str | Path | Sequence[str | ModelSpec | Model]
 """What :func:`oodzoo.load_zoo` accepts or returns, or a sequence of specs and loaded models."""

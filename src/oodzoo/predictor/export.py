@@ -16,7 +16,7 @@ geometries, the version of oodzoo, and the facts about the predictor that
 The file of the head alone has one input per model, with its name: all of its features, float32
 (n, d). The graph does the rest: the selected columns, the head, the softmax.
 
-PyTorch models are written with torch.onnx, in float32; see :mod:`oodzoo.zoo.onnx_conversion`.
+PyTorch models are written with torch.onnx, in float32; see :mod:`oodzoo.zoo.torch_to_onnx`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.resizing import IMAGE, build_resizing, require_resizable
 from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.model import Pixels
-from oodzoo.zoo.onnx_conversion import write_outputs
-from oodzoo.zoo.onnx_graph import features_graph, opset, output_rank
+from oodzoo.zoo.onnx_to_torch import features_graph, opset, output_rank
 from oodzoo.zoo.sources import get_source, load_trainable_network
 from oodzoo.zoo.sources.torch import TorchSource
 from oodzoo.zoo.spec import by_network, network_key
+from oodzoo.zoo.torch_to_onnx import write_outputs
 
 TOLERANCE = 1e-5
 """Largest accepted difference between the outputs of the file and of the predictor."""

@@ -31,7 +31,7 @@ from oodzoo.predictor.export import features_of, input_names, noise
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Preprocessing
-from oodzoo.zoo.onnx_graph import computes_in_half
+from oodzoo.zoo.onnx_to_torch import computes_in_half
 from oodzoo.zoo.sources import load_trainable_network
 from oodzoo.zoo.spec import by_network, network_key
 

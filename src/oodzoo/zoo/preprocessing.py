@@ -24,6 +24,9 @@ Centring = Literal["even", "down"]
 Decode = Literal["full", "reduced"]
 DECODE: tuple[Decode, ...] = ("reduced", "full")
 
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
 _FILTERS = {
     "nearest": Image.Resampling.NEAREST,
     "bilinear": Image.Resampling.BILINEAR,

@@ -23,7 +23,6 @@ from oodzoo.zoo.model import (
     NetworkModel,
     Outputs,
     Pixels,
-    only_one,
 )
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.spec import ModelSpec, Pool, Pooling, choose_pool, unknown_layer
@@ -52,6 +51,22 @@ class Built:
     identity: str
     pretraining: str | None = None
     licence: str | None = None
+
+
+def split_head(whole: Module, name: str) -> Module:
+    """Split off a layer of a module as its head; its input are the features."""
+    import torch
+
+    head = whole.get_submodule(name)
+    parent, _, last = name.rpartition(".")
+    setattr(whole.get_submodule(parent), last, torch.nn.Identity())
+    return torch.nn.ModuleDict({"backbone": whole, "head": head})
+
+
+def features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The forward pass of the result of :func:`split_head`; or without logits, of no head."""
+    features = module["backbone"](batch).flatten(1)
+    return features, module["head"](features) if "head" in module else None
 
 
 class TorchNetwork(Network):
@@ -173,20 +188,14 @@ class TorchModel(NetworkModel):
         self.tap = tap
 
 
-def assemble(
-    built: Built, spec: ModelSpec, *, device: str = "cpu", precision: str = "float32"
-) -> TorchModel:
-    """Move a module to a device and measure its output dimensions on one black image.
-
-    The fingerprint is computed from the original weights, before any change of precision.
-    """
-    return only_one(assemble_layers(built, [spec], device=device, precision=precision))
-
-
 def assemble_layers(
     built: Built, specs: Sequence[ModelSpec], *, device: str = "cpu", precision: str = "float32"
 ) -> list[TorchModel | InputError]:
-    """Move a module to a device for several of its layers; an error in place of one that fails."""
+    """Move a module to a device for several of its layers; an error in place of one that fails.
+
+    Output dimensions are measured on one black image. The fingerprint is computed from the original
+    weights, before any change of precision.
+    """
     identity = (built.identity, weights_digest(built.module))
     n_parameters = count_parameters(built.module)
     network = TorchNetwork(built, device=device, precision=precision)

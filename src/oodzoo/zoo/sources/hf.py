@@ -44,7 +44,14 @@ from oodzoo.zoo.sources.torch import (
     scaled,
 )
 from oodzoo.zoo.spec import WILDCARD, ModelSpec
-from oodzoo.zoo.torch_model import Built, Forward, Module, Tensor, count_parameters
+from oodzoo.zoo.torch_model import (
+    Built,
+    Forward,
+    Module,
+    Tensor,
+    count_parameters,
+    split_head,
+)
 
 _FILES = (
     "model.safetensors",
@@ -257,16 +264,12 @@ def _pooled(
 
 def _without_head(whole: Module, spec: ModelSpec) -> Module:
     """Split off the last layer of a classifier as its head."""
-    import torch
-
-    head = getattr(whole, "classifier", None)
-    if not isinstance(head, torch.nn.Module):
+    if "classifier" not in dict(whole.named_children()):
         raise InputError(
             f"model {spec.name!r}: {type(whole).__name__} has no layer named classifier, whose "
             "input would be the features; use the same model from timm"
         )
-    whole.classifier = torch.nn.Identity()
-    return torch.nn.ModuleDict({"backbone": whole, "head": head})
+    return split_head(whole, "classifier")
 
 
 def _without_text(whole: Module) -> Module:

@@ -13,23 +13,26 @@ import numpy as np
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import file_digest
 from oodzoo.core.text import one_line
-from oodzoo.zoo import onnx_conversion
 from oodzoo.zoo.model import Measured, Model, ModelInfo, Module, Trainable, Weights, only_one
 from oodzoo.zoo.onnx_model import (
     DTYPES,
+    FLOATS,
     OnnxModel,
     OnnxNetwork,
     OnnxTap,
     add_layers,
     count_parameters,
+    cut_tensors,
     external_files,
     fingerprint,
     layer_fingerprint,
     open_session,
     output_names,
+    read_graph,
+    with_outputs,
 )
-from oodzoo.zoo.onnx_protobuf import FLOATS, cut_tensors, read_graph, with_outputs
-from oodzoo.zoo.preprocessing import Geometry, Preprocessing
+from oodzoo.zoo.onnx_to_torch import ConvertedNetwork
+from oodzoo.zoo.preprocessing import IMAGENET_MEAN, IMAGENET_STD, Geometry, Preprocessing
 from oodzoo.zoo.sources import ModelSource
 from oodzoo.zoo.spec import ModelSpec, read_geometry, verified_file
 
@@ -37,9 +40,6 @@ T = TypeVar("T")
 
 MOST_LAYERS = 12
 """Most tensors that `@all` stands for."""
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class OnnxSource(ModelSource):
@@ -144,10 +144,11 @@ class OnnxSource(ModelSource):
         return [usable[round(step * number)] for number in range(MOST_LAYERS)]
 
     def trainable(self, spec: ModelSpec, preprocessing: Preprocessing) -> Trainable:
-        return onnx_conversion.trainable(spec, preprocessing)
+        network = ConvertedNetwork([spec], preprocessing)
+        return Trainable(spec.name, network.module, preprocessing, network.dims[0], network.write)
 
     def trainable_network(self, specs: Sequence[ModelSpec], preprocessing: Preprocessing) -> Module:
-        return onnx_conversion.trainable_network(specs, preprocessing)
+        return ConvertedNetwork(specs, preprocessing).separate()
 
     def measure(self, spec: ModelSpec) -> Measured:
         return Measured(_parsed(count_parameters, spec))

@@ -25,8 +25,7 @@ from oodzoo.core.packages import import_torchvision, optional_package, torchvisi
 from oodzoo.core.remote.cache import cache_folder
 from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.zoo.hub import hub_access, hub_card, hub_weights, local_weights
-from oodzoo.zoo.model import Measured, Model, Trainable, Weights
-from oodzoo.zoo.onnx_conversion import write_outputs
+from oodzoo.zoo.model import Measured, Model, Trainable, Weights, only_one
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.sources import ModelSource, local_path
 from oodzoo.zoo.spec import ModelSpec
@@ -35,13 +34,13 @@ from oodzoo.zoo.torch_model import (
     Module,
     Tap,
     Tensor,
-    assemble,
     assemble_layers,
     count_parameters,
     find_taps,
     run_tapped,
     usable_stages,
 )
+from oodzoo.zoo.torch_to_onnx import write_outputs
 
 
 class TorchSource(ModelSource):
@@ -54,7 +53,7 @@ class TorchSource(ModelSource):
         """Build a module on the CPU, with its weights unless only shapes are wanted."""
 
     def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
-        return assemble(self.build(spec), spec, device=device, precision=precision)
+        return only_one(self.load_layers([spec], device=device, precision=precision))
 
     def load_layers(
         self, specs: Sequence[ModelSpec], *, device: str, precision: str

@@ -26,13 +26,19 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.zoo.hub import no_unpickling
-from oodzoo.zoo.preprocessing import square
+from oodzoo.zoo.preprocessing import IMAGENET_MEAN, IMAGENET_STD, square
 from oodzoo.zoo.sources.torch import TorchSource, refuse_sha256, seeded
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_model import Built, Forward, Module, Tensor
+from oodzoo.zoo.torch_model import (
+    Built,
+    Forward,
+    Module,
+    Tensor,
+    features_and_logits,
+    split_head,
+)
 
 _SIZE = 224
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
 class TorchHubSource(TorchSource):
@@ -81,7 +87,7 @@ class TorchHubSource(TorchSource):
         return Built(
             module=module,
             forward=forward,
-            preprocessing=square(size, spec.mean or _MEAN, spec.std or _STD),
+            preprocessing=square(size, spec.mean or IMAGENET_MEAN, spec.std or IMAGENET_STD),
             identity=f"torch_hub {entry} {output} code {_code_digest(folder)}{spec.variant}",
         )
 
@@ -129,15 +135,7 @@ def _extractor(whole: Module, size: int, what: str) -> tuple[Module, Forward, st
     head = next((name for name, output in outputs.items() if output is returned), None)
     if head is None:
         return whole, _output, "output"
-    parent, _, last = head.rpartition(".")
-    setattr(whole.get_submodule(parent), last, torch.nn.Identity())
-    parts = torch.nn.ModuleDict({"backbone": whole, "head": linear[head]})
-    return parts, _features_and_logits, f"input of {head}"
-
-
-def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
-    features = module["backbone"](batch).flatten(1)
-    return features, module["head"](features)
+    return split_head(whole, head), features_and_logits, f"input of {head}"
 
 
 def _output(module: Module, batch: Tensor) -> tuple[Tensor, None]:

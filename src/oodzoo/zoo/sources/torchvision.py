@@ -32,7 +32,7 @@ from oodzoo.zoo.sources.torch import (
     unknown_name,
 )
 from oodzoo.zoo.spec import ModelSpec, verified_file
-from oodzoo.zoo.torch_model import Built, Module, Tensor
+from oodzoo.zoo.torch_model import Built, Module, Tensor, features_and_logits, split_head
 
 _MEBIBYTE = 2**20
 
@@ -76,7 +76,7 @@ class TorchvisionSource(TorchSource):
             ) from error
         return Built(
             module=_split(whole, without_head),
-            forward=_squeezenet if name.startswith("squeezenet") else _features_and_logits,
+            forward=_squeezenet if name.startswith("squeezenet") else features_and_logits,
             preprocessing=scaled(_preprocessing(weights), spec),
             identity=f"torchvision {name} input of the last linear layer{spec.variant}",
             pretraining=(Path(checkpoint).name or weights.name) if pretrained else None,
@@ -196,17 +196,10 @@ def _split(whole: Module, without_head: bool) -> Module:
     import torch
 
     linear = _linear(whole)
-    if not linear:
-        return torch.nn.ModuleDict({"backbone": whole})
-    parent, _, last = linear[-1].rpartition(".")
-    head = whole.get_submodule(linear[-1])
-    setattr(whole.get_submodule(parent), last, torch.nn.Identity())
-    return torch.nn.ModuleDict({"backbone": whole} | ({} if without_head else {"head": head}))
-
-
-def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor | None]:
-    features = module["backbone"](batch).flatten(1)
-    return features, module["head"](features) if "head" in module else None
+    parts = split_head(whole, linear[-1]) if linear else torch.nn.ModuleDict({"backbone": whole})
+    if linear and without_head:
+        del parts["head"]
+    return parts
 
 
 def _squeezenet(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
