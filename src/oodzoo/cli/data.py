@@ -268,13 +268,13 @@ def models(
     specs = filter_models(load_zoo(zoo), pattern=name, source=source, pretraining=pretraining)
     models = select_zoo(terminal, specs, limits)
     documents = show_models(terminal, models)
-    absent = missing(zoo) if zoo in zoo_names() else []
-    for entry in absent:
-        terminal.say(f"not available: {entry.name}: {entry.missing}")
+    absent = missing(zoo) if zoo in zoo_names() else {}
+    for each, reason in absent.items():
+        terminal.say(f"not available: {each}: {reason}")
     terminal.document(
         {
             "models": documents,
-            "missing": [{"name": entry.name, "reason": entry.missing} for entry in absent],
+            "missing": [{"name": each, "reason": reason} for each, reason in absent.items()],
         }
     )
 

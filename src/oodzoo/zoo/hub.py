@@ -45,6 +45,7 @@ def hub_access(spec: ModelSpec, *, is_local: bool, needed: bool = True) -> Itera
     those of downloads are not. Pickles are not read.
     """
     reason = None if is_local or not needed else why_unreachable()
+    constants = _hub("constants")
     before = logging.root.manager.disable
     try:
         logging.disable(logging.ERROR)
@@ -56,12 +57,12 @@ def hub_access(spec: ModelSpec, *, is_local: bool, needed: bool = True) -> Itera
         classes = {kind.__name__ for each in error_chain(error) for kind in type(each).__mro__}
         if reason is not None and not classes.isdisjoint(_NOT_CACHED):
             message = (
-                f"{spec.source} is not in the cache {str(_constants().HF_HUB_CACHE)!r}, and "
+                f"{spec.source} is not in the cache {str(constants.HF_HUB_CACHE)!r}, and "
                 f"{reason}, or point HF_HOME to a folder that contains its weights"
             )
         elif not is_local and not classes.isdisjoint(_REFUSED):
             message = (
-                f"{_constants().ENDPOINT} has nothing for {spec.source} that you may read; check "
+                f"{constants.ENDPOINT} has nothing for {spec.source} that you may read; check "
                 "its name, or log in with `hf auth login` if it is private or gated"
             )
         else:
@@ -84,7 +85,7 @@ def error_chain(error: BaseException | None) -> Iterator[BaseException]:
 def why_unreachable() -> str | None:
     """Why the hub cannot be asked, and what to do; None if it answers, whatever it answers."""
     global _reached, _failure
-    constants = _constants()
+    constants = _hub("constants")
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is on; unset it"
     if _reached:
@@ -92,7 +93,7 @@ def why_unreachable() -> str | None:
     since, why = _failure
     if time.monotonic() - since > 6 * _SECONDS:
         try:
-            session = import_module("huggingface_hub.utils").get_session()
+            session = _hub("utils").get_session()
             session.head(constants.ENDPOINT, timeout=_SECONDS)
             _reached = True
             return None
@@ -105,7 +106,7 @@ def why_unreachable() -> str | None:
 @contextmanager
 def offline(is_offline: bool) -> Iterator[None]:
     """Use only the cache of the hub, if the argument is true."""
-    constants = _constants()
+    constants = _hub("constants")
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or is_offline
     try:
@@ -123,7 +124,7 @@ def _without_bars() -> Iterator[None]:
     if bars is None or not bars.is_progress_bar_enabled():
         yield
         return
-    downloads = import_module("huggingface_hub.utils")
+    downloads = _hub("utils")
     shows_downloads = not downloads.are_progress_bars_disabled()
     bars.disable_progress_bar()  # those of downloads, too
     if shows_downloads:
@@ -186,11 +187,6 @@ def hub_weights(repository: str, files: Sequence[str], size: int | None) -> Weig
     return Weights(folder, False, size)
 
 
-def is_offline() -> bool:
-    """Whether the Hugging Face Hub must not be asked."""
-    return bool(_hub("constants").HF_HUB_OFFLINE)
-
-
 @dataclass(frozen=True)
 class Card:
     """What the Hugging Face Hub says about a repository; None where it says nothing."""
@@ -199,26 +195,19 @@ class Card:
     size: int | None = None
 
 
-_is_unreachable = False
-
-
 @cache
 def hub_card(repository: str) -> Card:
     """Ask the Hugging Face Hub for the licence and the size of a repository.
 
-    Both are unknown if it cannot be reached. After one failure it is not asked again.
+    Both are unknown if it cannot be reached.
     """
-    global _is_unreachable
-    if is_offline() or _is_unreachable:
-        return Card()
     api = _hub().HfApi()
+    if why_unreachable() is not None:
+        return Card()
     name, _, revision = repository.partition("@")
     try:
         info = api.model_info(name, revision=revision or None, files_metadata=True, timeout=10)
-    except _hub("errors").HfHubHTTPError:  # no such repository, a gated one, …
-        return Card()
-    except Exception:  # no connection; its class depends on the version
-        _is_unreachable = True
+    except Exception:  # no such repository, a gated one, no connection any more
         return Card()
     card = info.card_data or {}
     licence = known_licence(card.get("license")) or known_licence(card.get("license_name"))
@@ -240,7 +229,3 @@ def _hub(module: str = "") -> Any:
     """Import huggingface_hub, or a module of it, which it does not always import itself."""
     name = f"huggingface_hub.{module}".rstrip(".")
     return optional_package(name, extra="hf", purpose="a model of the Hub")
-
-
-def _constants() -> Any:
-    return import_module("huggingface_hub.constants")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.options import Rule, apply_rules, licence_rule, parameter_rule
 from oodzoo.core.text import count, file_size
 from oodzoo.zoo.model import Measured, Weights
-from oodzoo.zoo.sources import get_source, local_path
+from oodzoo.zoo.sources import ModelSource, get_source, local_path
 from oodzoo.zoo.spec import ModelSpec, by_network, network_key
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,7 @@ class ListedModel:
     @cached_property
     def licence(self) -> str | None:
         """That of the zoo, or what the source states."""
-        if self.spec.licence is not None:
-            return self.spec.licence
-        found: str | None = self._known("licence")
-        return found
+        return self.spec.licence or self._ask(lambda source: source.licence(self.spec))
 
     @property
     def parameters(self) -> int | None:
@@ -73,18 +72,16 @@ class ListedModel:
 
     @cached_property
     def _measured(self) -> Measured | None:
-        found: Measured | None = self._known("measure")
-        return found
+        return self._ask(lambda source: source.measure(self.spec))
 
     @cached_property
     def _weights(self) -> Weights | None:
-        found: Weights | None = self._known("weights")
-        return found
+        return self._ask(lambda source: source.weights(self.spec))
 
-    def _known(self, question: str) -> Any:
+    def _ask(self, question: Callable[[ModelSource], T | None]) -> T | None:
         """What the source answers; None if it has no answer or lacks a package to find it."""
         try:
-            return getattr(get_source(self.spec.kind), question)(self.spec)
+            return question(get_source(self.spec.kind))
         except (InputError, OSError):  # reported when the model is loaded
             return None
 

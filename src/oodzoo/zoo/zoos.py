@@ -10,7 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -33,25 +33,6 @@ _FOLDER = Path(__file__).parent / "catalogues"
 _CATALOGUES = ("paper", "modern")
 
 
-@dataclass(frozen=True)
-class Entry:
-    """One model of a catalogue.
-
-    `spec` is None if no source can load a public checkpoint; `missing` then gives the reason.
-    `number` and `group` are those of the ZooD paper and are set only in its zoo.
-    """
-
-    name: str
-    architecture: str
-    data: str
-    method: str
-    origin: str
-    spec: ModelSpec | None = None
-    missing: str | None = None
-    number: int | None = None
-    group: int | None = None
-
-
 def zoo_names() -> tuple[str, ...]:
     """Return the names of the named zoos."""
     return ("demo", *_CATALOGUES)
@@ -63,29 +44,40 @@ def named_zoo(name: str) -> list[ModelSpec]:
         from oodzoo.demo import zoo_file
 
         return read_zoo_file(zoo_file())
-    return [entry.spec for entry in catalogue(name) if entry.spec is not None]
+    return [_catalogued(dict(table)) for table in catalogue(name) if "source" in table]
 
 
-def missing(name: str) -> list[Entry]:
-    """List the models of a named zoo that cannot be loaded, each with the reason.
+def missing(name: str) -> dict[str, str]:
+    """The models of a named zoo whose checkpoint no source can load, each with the reason.
 
     Examples
     --------
-    >>> [entry.name for entry in missing("paper")]
+    >>> list(missing("paper"))
     ['resnet50-byol', 'resnet50-insdis', 'resnet50-pirl']
     """
-    return [entry for entry in catalogue(name) if entry.spec is None]
+    return {table["name"]: table["missing"] for table in catalogue(name) if "missing" in table}
 
 
 @cache
-def catalogue(name: str) -> tuple[Entry, ...]:
-    """Return all entries of a catalogue in order, including the missing ones."""
+def catalogue(name: str) -> tuple[dict[str, Any], ...]:
+    """Return the tables of a catalogue in order, including those of missing models.
+
+    `number` and `group` are those of the ZooD paper and are set only in its zoo.
+    """
     if name == "demo":
         return ()
     if name not in _CATALOGUES:
         raise InputError(f"unknown zoo {name!r}; expected one of {', '.join(zoo_names())}")
     text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
-    return tuple(_entry(table) for table in tomllib.loads(text)["model"])
+    return tuple(tomllib.loads(text)["model"])
+
+
+def _catalogued(table: dict[str, Any]) -> ModelSpec:
+    """The spec of a table; without input size, mean and std, which the source provides."""
+    pretraining = f"{table.pop('data')}, {table.pop('method')}"
+    for key in ("number", "group"):
+        table.pop(key, None)
+    return ModelSpec(**table, pretraining=pretraining)
 
 
 def filter_models(
@@ -124,23 +116,6 @@ def filter_models(
         and (source is None or spec.kind == source)
         and (pretraining is None or pretraining.lower() in (spec.pretraining or "").lower())
     ]
-
-
-def _entry(table: dict[str, Any]) -> Entry:
-    known = dict(table)
-    about = {key: known.pop(key) for key in ("name", "architecture", "data", "method", "origin")}
-    optional = {key: known.pop(key, None) for key in ("missing", "number", "group")}
-    spec = None
-    if "source" in known:
-        # No input size, mean or std: the source provides them.
-        spec = ModelSpec(
-            name=about["name"],
-            architecture=about["architecture"],
-            origin=about["origin"],
-            pretraining=f"{about['data']}, {about['method']}",
-            **known,
-        )
-    return Entry(**about, **optional, spec=spec)
 
 
 _ONNX_FILE = re.compile(r".+\.onnx(@.+)?", re.IGNORECASE)
@@ -362,20 +337,6 @@ def _local_sources(text: str) -> list[str]:
 
 # --- zoo files --------------------------------------------------------------------------------
 
-_TYPES: dict[str, tuple[str, ...]] = {
-    "a non-empty string": (
-        "name", "source", "features", "logits", "sha256",
-        "pretraining", "architecture", "licence", "origin",
-    ),
-    "a positive integer": ("input_size", "feature_dim", "parameters"),
-    "a list of three numbers": ("mean", "std"),
-    "true or false": ("pretrained",),
-    "a table of strings, numbers, booleans and lists": ("arguments", "geometry"),
-}  # fmt: skip
-_LARGEST = 1e6
-"""Largest mean or std of a channel."""
-_KEYS = {key: kind for kind, keys in _TYPES.items() for key in keys}
-
 
 def read_zoo_file(path: Path) -> list[ModelSpec]:
     """Read a zoo file (TOML, one `[[model]]` table per model)."""
@@ -415,23 +376,12 @@ def _parse_table(table: object, context: str, folder: Path) -> ModelSpec:
     return spec
 
 
-def _parse_value(key: str, value: Any, context: str) -> Any:
-    if key not in _KEYS:
-        raise InputError(f"{context}: unknown key {key!r}; expected one of {', '.join(_KEYS)}")
-    kind = _KEYS[key]
-    valid = {
-        "a non-empty string": isinstance(value, str) and value != "",
-        "a positive integer": _is_number(value) and isinstance(value, int) and 0 < value < 1 << 63,
-        "a list of three numbers": isinstance(value, list)
-        and len(value) == 3
-        and all(_is_number(v) and abs(v) <= _LARGEST for v in value),
-        "true or false": isinstance(value, bool),
-        "a table of strings, numbers, booleans and lists": isinstance(value, dict)
-        and _is_plain(value),
-    }[kind]
-    if not valid:
-        raise InputError(f"{context}: {key} must be {kind}, got {value!r}")
-    return tuple(map(float, value)) if isinstance(value, list) else value
+_LARGEST = 1e6
+"""Largest mean or std of a channel."""
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_plain(value: Any) -> bool:
@@ -443,8 +393,43 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | bool) or (_is_number(value) and math.isfinite(value))
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+_TYPES: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    (
+        "a non-empty string",
+        lambda value: isinstance(value, str) and value != "",
+        "name source features logits sha256 pretraining architecture licence origin",
+    ),
+    (
+        "a positive integer",
+        lambda value: _is_number(value) and isinstance(value, int) and 0 < value < 1 << 63,
+        "input_size feature_dim parameters",
+    ),
+    (
+        "a list of three numbers",
+        lambda value: (
+            isinstance(value, list)
+            and len(value) == 3
+            and all(_is_number(each) and abs(each) <= _LARGEST for each in value)
+        ),
+        "mean std",
+    ),
+    ("true or false", lambda value: isinstance(value, bool), "pretrained"),
+    (
+        "a table of strings, numbers, booleans and lists",
+        lambda value: isinstance(value, dict) and _is_plain(value),
+        "arguments geometry",
+    ),
+)
+_KEYS = {key: (kind, is_valid) for kind, is_valid, keys in _TYPES for key in keys.split()}
+
+
+def _parse_value(key: str, value: Any, context: str) -> Any:
+    if key not in _KEYS:
+        raise InputError(f"{context}: unknown key {key!r}; expected one of {', '.join(_KEYS)}")
+    kind, is_valid = _KEYS[key]
+    if not is_valid(value):
+        raise InputError(f"{context}: {key} must be {kind}, got {value!r}")
+    return tuple(map(float, value)) if isinstance(value, list) else value
 
 
 # --- wildcards --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -30,17 +30,14 @@ from PIL import Image
 from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.core.packages import optional_package, torchvision_installed
 from oodzoo.core.text import count, one_line
-from oodzoo.zoo.hub import is_offline
 from oodzoo.zoo.model import Measured
 from oodzoo.zoo.preprocessing import Geometry, Interpolation, Preprocessing, square
 from oodzoo.zoo.prompts import TextTower
-from oodzoo.zoo.sources import path_of
 from oodzoo.zoo.sources.torch import (
     HubSource,
     TorchSource,
     refuse_sha256,
     repeatable,
-    require_not_here,
     scaled,
 )
 from oodzoo.zoo.spec import WILDCARD, ModelSpec
@@ -128,9 +125,6 @@ class HuggingFaceSource(HubSource, TorchSource):
 
         return TextTower.of(whole, device, embed)
 
-    def local_path(self, spec: ModelSpec) -> Path | None:
-        return path_of(spec, spec.identifier)
-
     def names(self, pattern: str) -> list[str]:
         """The vision models of an owner on the Hugging Face Hub."""
         zoo = f"the zoo 'hf/{pattern}'"
@@ -140,7 +134,7 @@ class HuggingFaceSource(HubSource, TorchSource):
             raise InputError(
                 f"{zoo} must name an owner before the wildcard, as in hf/facebook/dinov2*"
             )
-        if is_offline():
+        if import_module("huggingface_hub.constants").HF_HUB_OFFLINE:
             raise InputError(
                 f"{zoo} needs the Hugging Face Hub, and HF_HUB_OFFLINE is set; unset it, or "
                 "name the models"
@@ -165,15 +159,9 @@ class HuggingFaceSource(HubSource, TorchSource):
         """Import transformers; find a checkpoint, and read its configuration."""
         refuse_sha256(spec)
         transformers = self.library(f"model {spec.name!r} (hf)")
-        folder = self.local_path(spec)
-        if folder is None:
-            require_not_here(spec)
-        elif not (folder / "config.json").is_file():
-            raise InputError(
-                f"model {spec.name!r}: {str(folder)!r} is not a transformers checkpoint: it has no "
-                "config.json"
-            )
-        checkpoint = spec.identifier if folder is None else str(folder)
+        checkpoint = self.checkpoint(
+            spec, "is not a transformers checkpoint: it has no config.json"
+        )
         with self.access(spec):
             config, unknown = transformers.AutoConfig.from_pretrained(
                 checkpoint,

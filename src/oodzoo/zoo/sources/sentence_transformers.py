@@ -23,8 +23,7 @@ from oodzoo.core.packages import optional_package
 from oodzoo.core.text import one_line
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Preprocessing, TextPreprocessing
-from oodzoo.zoo.sources import path_of
-from oodzoo.zoo.sources.torch import HubSource, refuse_sha256, require_not_here
+from oodzoo.zoo.sources.torch import HubSource, refuse_sha256
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import (
     Module,
@@ -79,6 +78,7 @@ class SentenceSource(HubSource):
     kind = extra = "sentence-transformers"
     packages = ("sentence-transformers", "torch", "transformers")
     module = "sentence_transformers"
+    marker = "modules.json"
 
     def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
         """Load a text encoder from a folder, the cache of Hugging Face or the hub."""
@@ -89,20 +89,13 @@ class SentenceSource(HubSource):
                     f"model {spec.name!r}: {spec.source} takes text and has no {key}; remove it"
                 )
         library = self.library(f"model {spec.name!r} (sentence-transformers)")
-        local = self.local_path(spec)
-        if local is None:
-            require_not_here(spec)
-        elif not (local / "modules.json").is_file():
-            raise InputError(
-                f"model {spec.name!r}: {str(local)!r} is not a folder of sentence-transformers: it "
-                "has no modules.json; save it with SentenceTransformer.save"
-            )
+        checkpoint = self.checkpoint(
+            spec,
+            "is not a folder of sentence-transformers: it has no modules.json; save it with "
+            "SentenceTransformer.save",
+        )
         with self.access(spec):
-            encoder = library.SentenceTransformer(
-                spec.identifier if local is None else str(local),
-                device="cpu",
-                trust_remote_code=False,
-            )
+            encoder = library.SentenceTransformer(checkpoint, device="cpu", trust_remote_code=False)
         prompt = encoder.prompts.get(encoder.default_prompt_name) or ""
         preprocessing = TextPreprocessing(max_tokens=encoder.max_seq_length, prompt=prompt)
         parts = (_identity(encoder), weights_digest(encoder))
@@ -132,12 +125,6 @@ class SentenceSource(HubSource):
             raise InputError(f"model {spec.name!r} returns NaN or infinite features")
         model.info = info.measured(outputs, spec.feature_dim)
         return model
-
-    def local_path(self, spec: ModelSpec) -> Path | None:
-        return path_of(spec, spec.identifier)
-
-    def is_model(self, path: Path) -> bool:
-        return (path / "modules.json").is_file()
 
     def files(self, path: Path) -> list[Path]:
         """The files of the folder, and of the folders that its modules.json names."""

@@ -27,7 +27,7 @@ from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.zoo.hub import hub_access, hub_card, hub_weights, local_weights
 from oodzoo.zoo.model import Measured, Model, Trainable, Weights, only_one
 from oodzoo.zoo.preprocessing import Preprocessing
-from oodzoo.zoo.sources import ModelSource, local_path
+from oodzoo.zoo.sources import ModelSource, local_path, path_of
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import (
     Built,
@@ -105,6 +105,8 @@ class HubSource(ModelSource):
 
     module: ClassVar[str]
     """The library to import."""
+    marker: ClassVar[str] = "config.json"
+    """A file of every folder with a model."""
 
     @abstractmethod
     def repository(self, spec: ModelSpec) -> tuple[str, tuple[str, ...]]:
@@ -123,8 +125,26 @@ class HubSource(ModelSource):
         """Load a model that may be on the hub, see :func:`oodzoo.zoo.hub.hub_access`."""
         return hub_access(spec, is_local=self.local_path(spec) is not None, needed=needed)
 
+    def checkpoint(self, spec: ModelSpec, objection: str) -> str:
+        """The name on the hub, or the folder here; `objection` is to one that has no model."""
+        folder = self.local_path(spec)
+        if folder is None:
+            if Path(spec.identifier).is_dir():  # libraries would load it
+                raise InputError(
+                    f"model {spec.name!r}: {spec.source} is a name on the hub, but there is a "
+                    f"folder {spec.identifier!r} here; write {spec.kind}/./{spec.identifier} for "
+                    "it, or work in another folder"
+                )
+            return spec.identifier
+        if not self.is_model(folder):
+            raise InputError(f"model {spec.name!r}: {str(folder)!r} {objection}")
+        return str(folder)
+
+    def local_path(self, spec: ModelSpec) -> Path | None:
+        return path_of(spec, spec.identifier)
+
     def is_model(self, path: Path) -> bool:
-        return (path / "config.json").is_file()
+        return (path / self.marker).is_file()
 
     def files(self, path: Path) -> list[Path]:
         """The weights of a file or folder, with what describes them; never a pickle."""
@@ -144,16 +164,6 @@ class HubSource(ModelSource):
             return local_weights(path)
         repository, files = self.repository(spec)
         return hub_weights(repository, files, hub_card(repository).size)
-
-
-def require_not_here(spec: ModelSpec) -> None:
-    """Reject a name on the hub that is also a folder here: libraries would load the folder."""
-    if Path(spec.identifier).is_dir():
-        raise InputError(
-            f"model {spec.name!r}: {spec.source} is a name on the hub, but there is a folder "
-            f"{spec.identifier!r} here; write {spec.kind}/./{spec.identifier} for it, or work in "
-            "another folder"
-        )
 
 
 def local_dir(spec: ModelSpec) -> Path | None:
