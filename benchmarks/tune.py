@@ -32,7 +32,7 @@ from oodzoo.core.packages import import_torchvision
 from oodzoo.tasks import CLASSIFICATION
 from oodzoo.tuning.network import HeadedNetwork, loss
 from oodzoo.tuning.problem import TuneSettings, TuningData, opened
-from oodzoo.tuning.training import Recipe, Training, train_and_average
+from oodzoo.tuning.trainer import Recipe, Trainer, train_and_average
 from oodzoo.zoo import ModelSpec, load_model
 from oodzoo.zoo.sources import load_trainable
 
@@ -94,7 +94,7 @@ def _ours(
         settings.batch_size,
         settings.seed,
     )
-    training = Training(network, problem, rows, recipe)
+    training = Trainer(network, problem, rows, recipe)
     return train_and_average(training, rows[0][:1]).seconds
 
 

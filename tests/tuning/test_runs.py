@@ -17,7 +17,7 @@ from oodzoo.events import Listener, Stage
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.tasks import task_of
-from oodzoo.tuning import training
+from oodzoo.tuning import trainer
 from oodzoo.tuning.problem import TuneSettings, TuningData
 from oodzoo.tuning.runs import RunKey, TrainingRun
 from oodzoo.tuning.tuner import CANDIDATES, Tuner
@@ -150,7 +150,7 @@ def test_damaged_results_are_computed_again(folder: Path, tmp_path: Path, what: 
 
 def train(images: str, folder: str, lora: int | None) -> None:
     """A run with a checkpoint after each step."""
-    training.CHECKPOINT_SECONDS = 0.0
+    trainer.CHECKPOINT_SECONDS = 0.0
     with small.problem(Path(images)) as problem:
         settings = replace(SETTINGS, lora=lora)
         runs_of(problem, Path(folder), settings=settings).train(KEY, True)

@@ -15,12 +15,12 @@ from tests.tuning import small
 
 from oodzoo.core.io import temporary_name
 from oodzoo.linear.heads.domainbed.protocol import seed_hash
-from oodzoo.tuning import training
+from oodzoo.tuning import trainer
 from oodzoo.tuning.images import augmented
 from oodzoo.tuning.network import HeadedNetwork
 from oodzoo.tuning.problem import TuneSettings, TuningData
 from oodzoo.tuning.runs import CHECKPOINT, read_tensors
-from oodzoo.tuning.training import RunEvents, Trajectory, segment_steps, train_and_average
+from oodzoo.tuning.trainer import RunEvents, Trajectory, segment_steps, train_and_average
 from oodzoo.tuning.tuner import Tuner
 from oodzoo.zoo.model import Trainable
 
@@ -41,7 +41,7 @@ class OneRun:
         trainable = Trainable("small", module, small.PREPROCESSING, small.DIM, lambda file: None)
         tuner = Tuner(lambda: trainable, problem, settings, device="cpu")
         self.network = tuner.network
-        self.training = tuner._training(("art", "sketch"), settings.learning_rates[0])
+        self.training = tuner._trainer(("art", "sketch"), settings.learning_rates[0])
         parts = [problem.split(domain, settings.seed) for domain in ("art", "sketch")]
         self.held_out = np.concatenate([outside for _, outside in parts])
 
@@ -214,7 +214,7 @@ def test_stopped_and_resumed(
     steps: int,
 ) -> None:
     """Also from a damaged checkpoint, and with files of a killed process beside it."""
-    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(trainer, "CHECKPOINT_SECONDS", 0.0)
     settings = replace(SETTINGS, steps=steps, lora=lora)
     if steps == 44:  # high enough for an average over several segments
         settings = replace(settings, learning_rates=(3e-2,), schedule="constant")

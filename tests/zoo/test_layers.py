@@ -15,7 +15,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import require_folder_name
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.sources import get_source
-from oodzoo.zoo.spec import POOLINGS, Pool, choose_pool, prefix_tokens
+from oodzoo.zoo.spec import POOLINGS, LayerPool, choose_pool, prefix_tokens
 from oodzoo.zoo.zoos import split_layers, with_layer
 
 VIT = "timm/vit_tiny_patch16_224.augreg_in21k"
@@ -134,17 +134,17 @@ SQUARE = (224, 224)
 @pytest.mark.parametrize(
     ("shape", "crop", "expected"),
     [
-        ((2, 64), SQUARE, Pool("vector", None)),
-        ((2, 64, 7, 7), SQUARE, Pool("map", "mean")),
-        ((2, 7, 7, 768), SQUARE, Pool("map_last", "mean")),
-        ((2, 7, 7, 7), SQUARE, Pool("map", "mean")),
-        ((2, 7, 14, 64), (224, 448), Pool("map_last", "mean")),
-        ((2, 196, 384), SQUARE, Pool("tokens", "mean")),
-        ((2, 197, 384), SQUARE, Pool("tokens", "cls", 1)),
+        ((2, 64), SQUARE, LayerPool("vector", None)),
+        ((2, 64, 7, 7), SQUARE, LayerPool("map", "mean")),
+        ((2, 7, 7, 768), SQUARE, LayerPool("map_last", "mean")),
+        ((2, 7, 7, 7), SQUARE, LayerPool("map", "mean")),
+        ((2, 7, 14, 64), (224, 448), LayerPool("map_last", "mean")),
+        ((2, 196, 384), SQUARE, LayerPool("tokens", "mean")),
+        ((2, 197, 384), SQUARE, LayerPool("tokens", "cls", 1)),
     ],
 )
 def test_the_default_follows_from_the_shape(
-    shape: tuple[int, ...], crop: tuple[int, int], expected: Pool
+    shape: tuple[int, ...], crop: tuple[int, int], expected: LayerPool
 ) -> None:
     assert choose_pool(shape, 2, crop, None) == expected
 
@@ -184,10 +184,10 @@ def test_pooled_values_equal_the_oracle(torch: Any, dtype: str) -> None:
     values = torch.randn((3, 6, 6, 6), generator=noise).to(getattr(torch, dtype))
     exact, tokens = values.float().numpy(), values.reshape(3, 36, 6)[:, :26]
     for pool, batch, expected in (
-        (Pool("map", "mean"), values, pool_map(exact)),
-        (Pool("map_last", "mean"), values, pool_map(exact.transpose(0, 3, 1, 2))),
-        (Pool("vector", None), values[:, 0, 0], exact[:, 0, 0]),
-        *((Pool("tokens", way, prefix=1), tokens, pool_tokens(tokens.float().numpy(), way, 1))
+        (LayerPool("map", "mean"), values, pool_map(exact)),
+        (LayerPool("map_last", "mean"), values, pool_map(exact.transpose(0, 3, 1, 2))),
+        (LayerPool("vector", None), values[:, 0, 0], exact[:, 0, 0]),
+        *((LayerPool("tokens", way, prefix=1), tokens, pool_tokens(tokens.float().numpy(), way, 1))
           for way in POOLINGS),
     ):  # fmt: skip
         copied = batch.clone()

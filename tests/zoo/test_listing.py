@@ -22,7 +22,7 @@ from tests.zoo.data import SQUASH, VIT, save_checkpoint
 from oodzoo.core.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo.listing import Download, ListedModel, plan_download, select_models
-from oodzoo.zoo.model import Measured
+from oodzoo.zoo.model import ModelSize
 from oodzoo.zoo.sources import torch as measuring
 from oodzoo.zoo.sources.torch import remembered
 from oodzoo.zoo.spec import ModelSpec
@@ -47,7 +47,7 @@ def test_models_that_meet_constraints() -> None:
 # --- sizes, which are computed once ---------------------------------------------------------------
 
 
-def never() -> Measured:
+def never() -> ModelSize:
     raise AssertionError("it is known already")
 
 
@@ -55,20 +55,20 @@ def test_sizes_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("OODZOO_CACHE", str(tmp_path))
     file, spec = tmp_path / "sizes" / f"numpy-{version('numpy')}.jsonl", ModelSpec("n", "timm/n")
     for source in ("hf/./folder", "timm/local-dir:x", "timm/hf-hub:me/x"):  # which may change
-        remembered("numpy", ModelSpec("n", source), "a", lambda: Measured(3))
+        remembered("numpy", ModelSpec("n", source), "a", lambda: ModelSize(3))
     assert not file.exists()
-    assert remembered("numpy", spec, "a", lambda: Measured(3, 12)) == Measured(3, 12)
-    assert remembered("numpy", spec, "b", lambda: Measured(4)) == Measured(4)
-    assert remembered("numpy", spec, "a", never) == Measured(3, 12)
+    assert remembered("numpy", spec, "a", lambda: ModelSize(3, 12)) == ModelSize(3, 12)
+    assert remembered("numpy", spec, "b", lambda: ModelSize(4)) == ModelSize(4)
+    assert remembered("numpy", spec, "a", never) == ModelSize(3, 12)
     lines = '["a", 3, 12]\n["b", 4, null]\n'
     assert file.read_text() == lines
     with file.open("a") as more:  # damaged lines are ignored
         more.write('["c", "x", 4]\n{}\nnull\n["d", 5, 2')
     measuring._read.cache_clear()  # as another process, which has not read any file
-    assert remembered("numpy", spec, "a", never) == Measured(3, 12)
-    assert remembered("numpy", spec, "b", never) == Measured(4)
+    assert remembered("numpy", spec, "a", never) == ModelSize(3, 12)
+    assert remembered("numpy", spec, "b", never) == ModelSize(4)
     for name in "cd":
-        assert remembered("numpy", spec, name, lambda: Measured(7)) == Measured(7)
+        assert remembered("numpy", spec, name, lambda: ModelSize(7)) == ModelSize(7)
 
 
 # --- weights in caches, and those that must be downloaded -----------------------------------------
@@ -211,9 +211,9 @@ def test_what_a_hub_says(libraries: Any, tmp_path: Path) -> None:
         lines, _ = online(tmp_path, hub, *ABSENT)
     listed, some, none = lines[4:7]
     assert lines[:4] == [
-        "Card(licence='apache-2.0', size=1000)",
-        "Card(licence='my-licence', size=77)",
-        *["Card(licence=None, size=None)"] * 2,
+        "HubCard(licence='apache-2.0', size=1000)",
+        "HubCard(licence='my-licence', size=77)",
+        *["HubCard(licence=None, size=None)"] * 2,
     ]
     assert (listed, some) == ("['hf/me/net', 'hf/me/old']", "['hf/me/net']")
     assert none == "hf has no pre-trained model that matches 'me/w*'; did you mean me/o* or me/n*?"
@@ -232,7 +232,7 @@ def test_a_hub_that_cannot_be_reached(libraries: Any, tmp_path: Path) -> None:
     (refs / "main").write_text("0")
     endpoint = "http://127.0.0.1:9"
     lines, error = online(tmp_path, endpoint, *ABSENT, "hf/owner/net")
-    assert lines[:4] == ["Card(licence=None, size=None)"] * 4
+    assert lines[:4] == ["HubCard(licence=None, size=None)"] * 4
     assert lines[4].startswith("the zoo 'hf/me/*' needs the Hugging Face Hub, which cannot be")
     for source, line in zip(ABSENT, lines[7:-1], strict=True):
         assert line.startswith(f"model 'net': {source} is not in the cache ")

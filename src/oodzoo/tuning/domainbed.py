@@ -44,7 +44,7 @@ from oodzoo.linear.heads.domainbed.protocol import (
 )
 from oodzoo.tuning.problem import RULES, TuningData, require_whole_numbers
 from oodzoo.tuning.runs import TrainingRun
-from oodzoo.tuning.training import Recipe, Training
+from oodzoo.tuning.trainer import Recipe, Trainer
 from oodzoo.tuning.tuner import ModelTuner, Tuned
 from oodzoo.zoo.model import Trainable
 
@@ -214,15 +214,15 @@ class ErmTuner(ModelTuner):
 
         The time of the accuracies is not part of it.
         """
-        training, _, _ = self._begin(self.key((), 0)._replace(steps=2))
-        return self.planned_steps() * training.seconds_per_step()
+        trainer, _, _ = self._begin(self.key((), 0)._replace(steps=2))
+        return self.planned_steps() * trainer.seconds_per_step()
 
     def train(self, key: ErmKey, keep: Keep) -> TrainingRun:
         """Train from the pre-trained model and a new classifier; record accuracies."""
         import torch
 
         names = [self.data.domains[domain] for domain in key.left_out]
-        training, chosen, seed = self._begin(key)
+        trainer, chosen, seed = self._begin(key)
         self._say(names, f"{chosen.lr:.1e}")
         every = CHECKPOINT_EVERY[self.settings.search_space]
         records: list[Record] = []
@@ -230,7 +230,7 @@ class ErmTuner(ModelTuner):
         kept: dict[str, Any] | None = None
         losses: list[Any] = []
         seconds, begun = 0.0, time.perf_counter()
-        for step, loss in training.steps():
+        for step, loss in trainer.steps():
             losses.append(loss)
             self._events.step()
             if step % every and step < key.steps - 1:
@@ -253,7 +253,7 @@ class ErmTuner(ModelTuner):
         """The run that leaves out some domains."""
         return ErmKey(left_out, trial, draw, self.settings.steps)
 
-    def _begin(self, key: ErmKey) -> tuple[Training, Hyperparameters, int]:
+    def _begin(self, key: ErmKey) -> tuple[Trainer, Hyperparameters, int]:
         """Start a run; its hyperparameters, and its seed.
 
         As in DomainBed, the seed depends on everything but the number of steps.
@@ -278,7 +278,7 @@ class ErmTuner(ModelTuner):
             for domain, name in enumerate(self.data.domains)
             if domain not in key.left_out
         ]
-        return Training(self.network, self.data, inside, recipe), chosen, seed
+        return Trainer(self.network, self.data, inside, recipe), chosen, seed
 
     def _evaluated(
         self, key: ErmKey, step: int, chosen: Hyperparameters, seed: int

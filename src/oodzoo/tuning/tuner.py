@@ -37,7 +37,7 @@ from oodzoo.tuning.network import (
 )
 from oodzoo.tuning.problem import Rows, TuneSettings, TuningData
 from oodzoo.tuning.runs import DomainOutputs, Parts, RunKey, TrainingRun, TrainingRuns
-from oodzoo.tuning.training import Recipe, RunEvents, Training, mixed, train_and_average
+from oodzoo.tuning.trainer import Recipe, RunEvents, Trainer, mixed, train_and_average
 from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.torch_model import weights_digest
 
@@ -408,8 +408,8 @@ class Tuner(ModelTuner):
 
     def estimated_seconds(self, left_out: Sequence[str] = ()) -> float:
         """Estimate the time of the runs that are still to be done from that of one step."""
-        training = self._training(self.data.left(left_out), self.settings.learning_rates[0])
-        seconds = training.seconds_per_step()
+        trainer = self._trainer(self.data.left(left_out), self.settings.learning_rates[0])
+        seconds = trainer.seconds_per_step()
         self._reset()
         return self.planned_steps(left_out) * seconds
 
@@ -421,7 +421,7 @@ class Tuner(ModelTuner):
         held_out = {domain: self._split(domain)[1] for domain in domains}
         ends = self._begin(domains)
         trajectory = train_and_average(
-            self._training(domains, rate),
+            self._trainer(domains, rate),
             np.concatenate(list(held_out.values())),
             self.runs.checkpoints(key),
             self._events,
@@ -455,7 +455,7 @@ class Tuner(ModelTuner):
     def _split(self, domain: str) -> tuple[Rows, Rows]:
         return self.data.split(domain, self.settings.seed)
 
-    def _training(self, domains: Iterable[str], learning_rate: float) -> Training:
+    def _trainer(self, domains: Iterable[str], learning_rate: float) -> Trainer:
         """A training run from the current weights."""
         import torch
 
@@ -475,7 +475,7 @@ class Tuner(ModelTuner):
             settings.augment,
         )
         inside = [self._split(domain)[0] for domain in domains]
-        return Training(self.network, self.data, inside, recipe)
+        return Trainer(self.network, self.data, inside, recipe)
 
     def _reset(self) -> None:
         """Return to the weights of the frozen model, without adapters."""

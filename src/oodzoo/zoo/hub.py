@@ -188,7 +188,7 @@ def hub_weights(repository: str, files: Sequence[str], size: int | None) -> Weig
 
 
 @dataclass(frozen=True)
-class Card:
+class HubCard:
     """What the Hugging Face Hub says about a repository; None where it says nothing."""
 
     licence: str | None = None
@@ -196,27 +196,27 @@ class Card:
 
 
 @cache
-def hub_card(repository: str) -> Card:
+def hub_card(repository: str) -> HubCard:
     """Ask the Hugging Face Hub for the licence and the size of a repository.
 
     Both are unknown if it cannot be reached.
     """
     api = _hub().HfApi()
     if why_unreachable() is not None:
-        return Card()
+        return HubCard()
     name, _, revision = repository.partition("@")
     try:
         info = api.model_info(name, revision=revision or None, files_metadata=True, timeout=10)
     except Exception:  # no such repository, a gated one, no connection any more
-        return Card()
+        return HubCard()
     card = info.card_data or {}
     licence = known_licence(card.get("license")) or known_licence(card.get("license_name"))
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
     for suffix in (".safetensors", ".bin"):
         size = sum(n for file, n in sizes.items() if file.endswith(suffix) and "/" not in file)
         if size:
-            return Card(licence, size)
-    return Card(licence)
+            return HubCard(licence, size)
+    return HubCard(licence)
 
 
 def known_licence(licence: object) -> str | None:

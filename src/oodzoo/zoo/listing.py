@@ -15,7 +15,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.options import Rule, apply_rules, licence_rule, parameter_rule
 from oodzoo.core.text import count, file_size
-from oodzoo.zoo.model import Measured, Weights
+from oodzoo.zoo.model import ModelSize, Weights
 from oodzoo.zoo.sources import ModelSource, get_source, local_path
 from oodzoo.zoo.spec import ModelSpec, by_network, network_key
 
@@ -71,7 +71,7 @@ class ListedModel:
         return {**self.spec.to_dict(), **known, "size": self.size, "cached": self.is_local}
 
     @cached_property
-    def _measured(self) -> Measured | None:
+    def _measured(self) -> ModelSize | None:
         return self._ask(lambda source: source.measure(self.spec))
 
     @cached_property

@@ -242,7 +242,7 @@ class Weights:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ModelSize:
     """Size of a model, counted without its weights.
 
     Attributes

@@ -25,7 +25,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.text import one_line
 from oodzoo.zoo.model import Collected, ModelInfo, Network, NetworkModel, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing
-from oodzoo.zoo.spec import ModelSpec, Pool, choose_pool, unknown_layer
+from oodzoo.zoo.spec import LayerPool, ModelSpec, choose_pool, unknown_layer
 
 DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
@@ -221,7 +221,7 @@ class OnnxTap(NamedTuple):
     """A tensor of a graph whose pooled form is added to the outputs of a session."""
 
     tensor: str
-    pool: Pool
+    pool: LayerPool
     dtype: str
     output: str = ""
     """The pooled tensor, an output of the extended model."""
@@ -391,7 +391,7 @@ def with_outputs(content: bytes, graph: Graph, tensors: Iterable[str]) -> bytes:
 
 
 def with_pooled(
-    content: bytes, graph: Graph, layers: Sequence[tuple[str, Pool, str]]
+    content: bytes, graph: Graph, layers: Sequence[tuple[str, LayerPool, str]]
 ) -> tuple[bytes, list[str]]:
     """Add pooled tensors to the outputs of a model; return it, and the names of these outputs.
 
@@ -409,7 +409,7 @@ def with_pooled(
     return content + encode(_GRAPH, b"".join(parts)), names
 
 
-def _pool_nodes(tensor: str, pool: Pool, prefix: str, opset: int) -> tuple[list[bytes], str]:
+def _pool_nodes(tensor: str, pool: LayerPool, prefix: str, opset: int) -> tuple[list[bytes], str]:
     """Nodes and constants that pool a tensor, and the name of the result."""
     if pool.layout == "vector":
         return [], tensor

@@ -28,7 +28,7 @@ _MOST_PREFIX_TOKENS = 16
 
 
 @dataclass(frozen=True)
-class Pool:
+class LayerPool:
     """How the output of a layer is made (n, d).
 
     Attributes
@@ -47,7 +47,7 @@ class Pool:
     prefix: int = 0
 
     def __call__(self, tensor: Any) -> Any:
-        """Pool a torch tensor to float32; the result shares no memory with it."""
+        """LayerPool a torch tensor to float32; the result shares no memory with it."""
         import torch
 
         if self.layout == "vector":
@@ -70,7 +70,7 @@ def choose_pool(
     pooling: Pooling | None,
     *,
     class_token: bool | None = None,
-) -> Pool:
+) -> LayerPool:
     """Choose how the output of a layer for `n` images of the size `crop` is pooled.
 
     The two sides of a feature map are those in the proportions of the image. Tokens have a class
@@ -95,9 +95,9 @@ def choose_pool(
     Examples
     --------
     >>> choose_pool((2, 64, 7, 7), 2, (224, 224), None)
-    Pool(layout='map', pooling='mean', prefix=0)
+    LayerPool(layout='map', pooling='mean', prefix=0)
     >>> choose_pool((2, 197, 384), 2, (224, 224), None)
-    Pool(layout='tokens', pooling='cls', prefix=1)
+    LayerPool(layout='tokens', pooling='cls', prefix=1)
     """
     if pooling not in (None, *POOLINGS):
         raise InputError(f"has the unknown pooling {pooling!r}; use {', '.join(POOLINGS)}")
@@ -110,7 +110,7 @@ def choose_pool(
     if len(shape) == 2:
         if pooling is not None:
             raise InputError(f"{described}, which needs no pooling; remove ':{pooling}'")
-        return Pool("vector", None)
+        return LayerPool("vector", None)
     if len(shape) == 4:
         if pooling not in (None, "mean"):
             raise InputError(
@@ -118,14 +118,14 @@ def choose_pool(
                 f"':{pooling}'"
             )
         last = not _is_grid(shape[2], shape[3], crop) and _is_grid(shape[1], shape[2], crop)
-        return Pool("map_last" if last else "map", "mean")
+        return LayerPool("map_last" if last else "map", "mean")
     prefix = prefix_tokens(shape[1], crop)
     has_class_token = prefix > 0 and class_token is not False
     if not has_class_token and pooling not in (None, "mean"):
         raise InputError(
             f"{described}, tokens without a class token; use ':mean' instead of ':{pooling}'"
         )
-    return Pool("tokens", pooling or ("cls" if has_class_token else "mean"), prefix)
+    return LayerPool("tokens", pooling or ("cls" if has_class_token else "mean"), prefix)
 
 
 def prefix_tokens(n_tokens: int, crop: tuple[int, int]) -> int:

@@ -25,7 +25,7 @@ from oodzoo.zoo.model import (
     Pixels,
 )
 from oodzoo.zoo.preprocessing import Preprocessing
-from oodzoo.zoo.spec import ModelSpec, Pool, Pooling, choose_pool, unknown_layer
+from oodzoo.zoo.spec import LayerPool, ModelSpec, Pooling, choose_pool, unknown_layer
 
 Module = Any  # torch.nn.Module; torch is imported only when a model needs it
 Tensor = Any  # torch.Tensor
@@ -373,7 +373,7 @@ class Tap:
     layer: str
     module: Module
     calls: int
-    pool: Pool
+    pool: LayerPool
 
 
 class _Reached(Exception):

@@ -20,7 +20,7 @@ from typing import ClassVar
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import require_folder_name
 from oodzoo.core.text import did_you_mean, one_line
-from oodzoo.zoo.model import Measured, Model, Module, Trainable, Weights, only_one
+from oodzoo.zoo.model import Model, ModelSize, Module, Trainable, Weights, only_one
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.prompts import TextTower
 from oodzoo.zoo.spec import ModelSpec, read_geometry
@@ -126,7 +126,7 @@ class ModelSource(ABC):
         """The licence of a model that is not loaded; None if it is unknown."""
         return None
 
-    def measure(self, spec: ModelSpec) -> Measured | None:
+    def measure(self, spec: ModelSpec) -> ModelSize | None:
         """Count the parameters of a model without downloading weights; None if that is unknown."""
         return None
 

@@ -30,7 +30,7 @@ from PIL import Image
 from oodzoo.core.errors import InputError, MissingPackageError
 from oodzoo.core.packages import optional_package, torchvision_installed
 from oodzoo.core.text import count, one_line
-from oodzoo.zoo.model import Measured
+from oodzoo.zoo.model import ModelSize
 from oodzoo.zoo.preprocessing import Geometry, Interpolation, Preprocessing, square
 from oodzoo.zoo.prompts import TextTower
 from oodzoo.zoo.sources.torch import (
@@ -151,9 +151,9 @@ class HuggingFaceSource(HubSource, TorchSource):
     def repository(self, spec: ModelSpec) -> tuple[str, tuple[str, ...]]:
         return spec.identifier, _FILES
 
-    def measure(self, spec: ModelSpec) -> Measured:
+    def measure(self, spec: ModelSpec) -> ModelSize:
         """Count the parts in use; the file may contain others, so its size is not estimated."""
-        return Measured(count_parameters(self.build_empty(spec).module))
+        return ModelSize(count_parameters(self.build_empty(spec).module))
 
     def _open(self, spec: ModelSpec) -> tuple[Any, str, Any]:
         """Import transformers; find a checkpoint, and read its configuration."""

@@ -13,7 +13,7 @@ import numpy as np
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import file_digest
 from oodzoo.core.text import one_line
-from oodzoo.zoo.model import Measured, Model, ModelInfo, Module, Trainable, Weights, only_one
+from oodzoo.zoo.model import Model, ModelInfo, ModelSize, Module, Trainable, Weights, only_one
 from oodzoo.zoo.onnx_model import (
     DTYPES,
     FLOATS,
@@ -150,8 +150,8 @@ class OnnxSource(ModelSource):
     def trainable_network(self, specs: Sequence[ModelSpec], preprocessing: Preprocessing) -> Module:
         return ConvertedNetwork(specs, preprocessing).separate()
 
-    def measure(self, spec: ModelSpec) -> Measured:
-        return Measured(_parsed(count_parameters, spec))
+    def measure(self, spec: ModelSpec) -> ModelSize:
+        return ModelSize(_parsed(count_parameters, spec))
 
     def weights(self, spec: ModelSpec) -> Weights:
         folder = spec.file.parent

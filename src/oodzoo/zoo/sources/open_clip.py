@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from oodzoo.core.errors import InputError
-from oodzoo.zoo.model import Measured
+from oodzoo.zoo.model import ModelSize
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.prompts import TextTower
 from oodzoo.zoo.sources import path_of
@@ -102,14 +102,14 @@ class OpenClipSource(HubSource, TorchSource):
         path = PurePosixPath(location)
         return str(path.parent), (path.with_suffix(".safetensors").name, path.name)
 
-    def measure(self, spec: ModelSpec) -> Measured:
+    def measure(self, spec: ModelSpec) -> ModelSize:
         """Count the image tower; the weights to download have both towers."""
 
-        def compute() -> Measured:
+        def compute() -> ModelSize:
             open_clip, options = self._options(spec)
             with on_meta_device(spec):
                 whole = self._whole(open_clip, spec, options, pretrained=False)
-            return Measured(count_parameters(whole.visual), measure_module(whole).size)
+            return ModelSize(count_parameters(whole.visual), measure_module(whole).size)
 
         architecture = spec.identifier.partition("/")[0]
         return remembered("open_clip_torch", spec, architecture, compute)

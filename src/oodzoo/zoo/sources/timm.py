@@ -15,7 +15,7 @@ from typing import Any
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
 from oodzoo.zoo.hub import hub_weights, known_licence, url_weights
-from oodzoo.zoo.model import Measured, Weights
+from oodzoo.zoo.model import ModelSize, Weights
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.sources.torch import (
     HubSource,
@@ -88,7 +88,7 @@ class TimmSource(HubSource, TorchSource):
         config = self._config(spec)
         return super().licence(spec) if config is None else known_licence(config.license)
 
-    def measure(self, spec: ModelSpec) -> Measured:
+    def measure(self, spec: ModelSpec) -> ModelSize:
         return self.measured(spec, "timm")
 
     def weights(self, spec: ModelSpec) -> Weights:

@@ -25,7 +25,7 @@ from oodzoo.core.packages import import_torchvision, optional_package, torchvisi
 from oodzoo.core.remote.cache import cache_folder
 from oodzoo.core.text import did_you_mean, one_line
 from oodzoo.zoo.hub import hub_access, hub_card, hub_weights, local_weights
-from oodzoo.zoo.model import Measured, Model, Trainable, Weights, only_one
+from oodzoo.zoo.model import Model, ModelSize, Trainable, Weights, only_one
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.sources import ModelSource, local_path, path_of
 from oodzoo.zoo.spec import ModelSpec
@@ -93,7 +93,7 @@ class TorchSource(ModelSource):
         with on_meta_device(spec):
             return self.build(spec, pretrained=False)
 
-    def measured(self, spec: ModelSpec, package: str) -> Measured:
+    def measured(self, spec: ModelSpec, package: str) -> ModelSize:
         """Count the parameters of a model that a version of a package defines."""
         return remembered(
             package, spec, spec.identifier, lambda: measure_module(self.build_empty(spec).module)
@@ -296,17 +296,17 @@ def on_meta_device(spec: ModelSpec) -> Iterator[None]:
             logging.disable(before)
 
 
-def measure_module(module: Module) -> Measured:
+def measure_module(module: Module) -> ModelSize:
     """Count the parameters of a module and the bytes of its weights."""
     tensors = module.state_dict().values()
-    return Measured(
+    return ModelSize(
         count_parameters(module), sum(each.numel() * each.element_size() for each in tensors)
     )
 
 
 def remembered(
-    package: str, spec: ModelSpec, name: str, compute: Callable[[], Measured]
-) -> Measured:
+    package: str, spec: ModelSpec, name: str, compute: Callable[[], ModelSize]
+) -> ModelSize:
     """Return the size of a model that a version of a package defines; computed once.
 
     The file in the cache folder has a line for each model, so several processes can append to it.
@@ -332,13 +332,13 @@ def remembered(
 
 
 @cache
-def _read(path: Path) -> dict[str, Measured]:
-    known: dict[str, Measured] = {}
+def _read(path: Path) -> dict[str, ModelSize]:
+    known: dict[str, ModelSize] = {}
     with suppress(OSError, UnicodeDecodeError):
         for line in path.read_text(encoding="utf-8").splitlines():
             with suppress(ValueError):  # a line that a stopped process has not finished
                 entry: Any = json.loads(line)
                 match entry:
                     case [str(name), int(parameters), int() | None as size]:
-                        known[name] = Measured(parameters, size)
+                        known[name] = ModelSize(parameters, size)
     return known

@@ -21,7 +21,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.packages import import_torchvision, optional_package
 from oodzoo.core.text import one_line
 from oodzoo.zoo.hub import no_unpickling, url_weights
-from oodzoo.zoo.model import Measured, Weights
+from oodzoo.zoo.model import ModelSize, Weights
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.sources import path_of
 from oodzoo.zoo.sources.torch import (
@@ -102,7 +102,7 @@ class TorchvisionSource(TorchSource):
         found: str | None = _registered(spec)[2].meta.get("license")
         return None if _checkpoint(spec) else found
 
-    def measure(self, spec: ModelSpec) -> Measured:
+    def measure(self, spec: ModelSpec) -> ModelSize:
         return self.measured(spec, "torchvision")
 
     def weights(self, spec: ModelSpec) -> Weights:

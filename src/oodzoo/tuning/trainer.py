@@ -82,7 +82,7 @@ class RunEvents:
     metric: Callable[[str, float, int], None] = lambda name, value, step: None
 
 
-class Training:
+class Trainer:
     """Trains a network, from the weights that it has.
 
     Parameters
@@ -347,7 +347,7 @@ class Trajectory:
 
 
 def train_and_average(
-    training: Training,
+    trainer: Trainer,
     held_out: Rows,
     folder: Path | None = None,
     events: RunEvents | None = None,
@@ -356,7 +356,7 @@ def train_and_average(
 
     Parameters
     ----------
-    training : Training
+    trainer : Trainer
     held_out : array
         Rows of the images whose loss guides the average.
     folder : path, optional
@@ -364,40 +364,40 @@ def train_and_average(
     events : RunEvents, optional
     """
     events, valley, first = events or RunEvents(), LossValley(), 0
-    network, steps = training.network, training.recipe.steps
+    network, steps = trainer.network, trainer.recipe.steps
     every = segment_steps(steps)
     file = None if folder is None else folder / CHECKPOINT
     if folder is not None:
         remove_temporaries(folder)
     if file is not None and (found := read_tensors(file)) is not None:
         parts, facts = found
-        first, training.images_per_pass = facts["step"], facts["images_per_pass"]
-        training.restore(parts, first)
+        first, trainer.images_per_pass = facts["step"], facts["images_per_pass"]
+        trainer.restore(parts, first)
         valley.restore(parts["valley"], network.device)
         for _ in range(first):
             events.step()
-    training.find_images_per_pass()
+    trainer.find_images_per_pass()
     mean, saved = RunningMean(), time.monotonic()
     total: Any = 0.0
     begun = time.perf_counter()
-    for step, value in training.steps(first):
+    for step, value in trainer.steps(first):
         total = total + value
         mean.add(network.trained(), step, step)
         events.step()
         if (step + 1) % every and step + 1 < steps:
             continue
-        validation = training.mean_loss(held_out)
+        validation = trainer.mean_loss(held_out)
         valley.add(mean, validation)
         events.metric("loss", float(total) / mean.count, step)
         events.metric("validation_loss", validation, step)
         mean, total = RunningMean(), 0.0
         due = time.monotonic() - saved >= CHECKPOINT_SECONDS
         if file is not None and due and step + 1 < steps:
-            facts = {"step": step + 1, "images_per_pass": training.images_per_pass}
-            write_tensors(file, training.state() | {"valley": valley.state()}, facts)
+            facts = {"step": step + 1, "images_per_pass": trainer.images_per_pass}
+            write_tensors(file, trainer.state() | {"valley": valley.state()}, facts)
             saved = time.monotonic()
     average = valley.result()
-    training.synchronise()
+    trainer.synchronise()
     seconds = time.perf_counter() - begun
     last = {name: each.clone() for name, each in network.trained().items()}
     return Trajectory(last, average, seconds)
