@@ -111,7 +111,7 @@ def test_bad_outputs_are_rejected(torch: Any) -> None:
         (broken, "cannot run on an image of 16×16 pixels on cpu in float32: no such layer"),
     ):  # fmt: skip
         with pytest.raises(InputError, match=message):
-            assemble_layers(_built(_module(torch), forward), [SPEC])
+            only_one(assemble_layers(_built(_module(torch), forward), [SPEC]))
 
 
 WITHOUT_TORCHVISION = """
