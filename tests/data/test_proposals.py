@@ -159,7 +159,7 @@ def test_what_is_a_request_and_what_are_labels() -> None:
     assert list(map(is_request, texts)) == [True, True, True, False, False]
     with pytest.raises(InputError, match=r"no column 'camra' .*did you mean camera\?$"):
         propose_for(listing(NONE, camera=CAMERAS), "column:camra")
-    assert label_sets(CLASSIFICATION, ["cat"]) == [("cat",)]
+    assert label_sets(CLASSIFICATION, ["cat"]) == [["cat"]]
     assert label_sets(task_of("multilabel", ("cat", "dog")), ['["cat", "dog"]']) == [["cat", "dog"]]
     assert label_sets(task_of("regression", ("y",)), ["1.5"]) == [()]
 
