@@ -33,7 +33,7 @@ import oodzoo
 from oodzoo.combining.predictions import model_predictions
 from oodzoo.core.backend import to_numpy
 from oodzoo.data.listing import Sample, stratified_sample
-from oodzoo.extraction.features import Arrays, Facts, FeatureSource, Shard, StoreSource
+from oodzoo.extraction.features import Arrays, FeatureSource, ModelFacts, Shard, StoreSource
 from oodzoo.ranking.policy import SHARE, Costs, Policy, first_sample, race_rounds
 from oodzoo.ranking.racing import IMAGES_PER_CELL
 from oodzoo.ranking.ranking import Ranking
@@ -93,9 +93,9 @@ class Part(FeatureSource):
     def logits(self, model: str, domain: str) -> NDArray[Any] | None:
         return None
 
-    def facts(self, model: str) -> Facts:
+    def facts(self, model: str) -> ModelFacts:
         simulated = self._simulated.get(model)
-        return Facts(len(simulated.columns)) if simulated else self._full.facts(model)
+        return ModelFacts(len(simulated.columns)) if simulated else self._full.facts(model)
 
     @property
     def provenance(self) -> dict[str, str]:

@@ -33,8 +33,8 @@ from threadpoolctl import threadpool_limits
 from oodzoo import FeatureStore
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.text import count
-from oodzoo.extraction.features import Arrays, Facts, FeatureSource, Shard, StoreSource
-from oodzoo.ranking.testbed.runner import Measurement, measure
+from oodzoo.extraction.features import Arrays, FeatureSource, ModelFacts, Shard, StoreSource
+from oodzoo.ranking.testbed.runner import BedMeasurement, measure
 from oodzoo.testbed import Comparison, TestBed, compare, judge
 
 RESAMPLES = 1000
@@ -67,7 +67,7 @@ class Sampled(FeatureSource):
         logits = self._full.logits(model, domain)
         return None if logits is None else logits[self._rows[domain]]
 
-    def facts(self, model: str) -> Facts:
+    def facts(self, model: str) -> ModelFacts:
         return self._full.facts(model)
 
     @property
@@ -106,7 +106,9 @@ def source(path: Path, per_cell: int | None, models: Sequence[str] | None = None
     return full if per_cell is None else Sampled(full, per_cell)
 
 
-def measured(path: Path, per_cell: int | None, models: Sequence[str] | None = None) -> Measurement:
+def measured(
+    path: Path, per_cell: int | None, models: Sequence[str] | None = None
+) -> BedMeasurement:
     """Compute all scores on a store, and the accuracies of heads, or read them from its cache."""
     return measure(source(path, per_cell, models), tested=source(path, None, models))
 
