@@ -30,7 +30,8 @@ copyright = "The oodzoo developers"  # noqa: A001 - the name that Sphinx reads
 release = version = oodzoo.__version__
 
 extensions = [
-    "accessible",  # of docs/_extensions, as are the next two
+    "accessible",  # of docs/_extensions, as are the next three
+    "llms",
     "mathml",
     "names",
     "myst_nb",

@@ -46,9 +46,17 @@ def test_every_page_is_in_the_contents(pages: dict[str, Page]) -> None:
     missing = [
         name
         for name, page in pages.items()
-        if name not in GENERATED and name != "index" and page.path.resolve() not in listed
+        if name not in GENERATED | {"index", "404"} and page.path.resolve() not in listed
     ]
     assert missing == []
+
+
+def test_language_models_find_every_page_of_the_contents(pages: dict[str, Page]) -> None:
+    lines = (BUILT / "llms.txt").read_text(encoding="utf-8").splitlines()
+    listed = [line.partition("](")[2].partition(".html): ") for line in lines if line[:2] == "- "]
+    api = {name for name in pages if name.startswith("api/")}  # listed by the page api
+    assert {name for name, _, _ in listed} == set(pages) - GENERATED - api - {"index", "404"}
+    assert all(start.strip() for _, _, start in listed)
 
 
 def test_the_api_has_tables_of_names(pages: dict[str, Page]) -> None:
