@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -339,6 +339,49 @@ def bar_chart(
                 width = scale(length) - start
                 drawing.rect(start, y + top, width, 12, shade, data_tip=bar.tip)
             drawing.text(scale(end) + 8, y + top + 10, bar.label, "value")
+        return drawing
+
+    return in_both_sizes(draw)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Points (x, y, tip) that are joined by a line, with marks of a kind and shape."""
+
+    kind: str
+    shape: str
+    points: Sequence[tuple[float, float, str]]
+
+
+def line_chart(
+    title: str,
+    description: str,
+    lines: Sequence[Line],
+    ticks: Mapping[float, str],
+    name: str,
+    strokes: Sequence[tuple[float, float, str]] = (),
+) -> Chart:
+    """Lines of percentages, and strokes (x, y, tip); `name` is what `ticks` count."""
+
+    def draw(size: Size) -> Drawing:
+        width, places = size.width if size.narrow else 620, list(ticks)
+        left, right = 46, width - 20
+        drawing = Drawing(width, 280, title, description)
+        room = 0.05 * (places[-1] - places[0]) or 0.5
+        across = Scale(places[0] - room, places[-1] + room, left, right)
+        points = [*strokes, *(point for line in lines for point in line.points)]
+        up = covering((y for _, y, _ in points), 226, 22, margin=0.1)
+        drawing.text(0, 12, "%", "head")
+        axis_beside(drawing, up, left, right)
+        for x in places[:: max(1, len(places) // (6 if size.narrow else 12))]:
+            drawing.text(across(x), 248, ticks[x], "tick", end="middle")
+        drawing.text((left + right) / 2, 270, name, "head", end="middle")
+        for x, y, tip in strokes:
+            drawing.rect(across(x) - 6, up(y) - 1, 12, 2, "stroke", data_tip=tip)
+        for line in lines:
+            drawing.curve([(across(x), up(y)) for x, y, _ in line.points], line.kind)
+            for x, y, tip in line.points:
+                mark(drawing, line.shape, across(x), up(y), f"dot {line.kind}", tip)
         return drawing
 
     return in_both_sizes(draw)

@@ -21,13 +21,13 @@ from oodzoo.ranking.testbed.published import YOURS, Published
 from oodzoo.report.chart import (
     Chart,
     Drawing,
+    Line,
     Scale,
     Size,
     axis_above,
-    axis_beside,
-    covering,
     edge_note,
     in_both_sizes,
+    line_chart,
     mark,
     percent,
     shortened,
@@ -90,17 +90,6 @@ class Lane:
         return f"{self.method.title} (chosen)" if self.chosen else self.method.title
 
 
-@dataclass(frozen=True)
-class Curve:
-    """The average accuracy of a method for each number of models."""
-
-    key: str
-    title: str
-    kind: str
-    shape: str
-    values: Sequence[float]
-
-
 def methods(evaluation: Evaluation) -> list[Method]:
     """What is recommended, the combinations, then baselines: scores by name."""
     rows = evaluation.rows
@@ -146,18 +135,6 @@ def _lane(method: Method, domain: str | None) -> Lane:
     return Lane(method, row.measure(row.metric)[domain], error["domains"].get(domain))
 
 
-def curves(evaluation: Evaluation) -> list[Curve]:
-    """Accuracy by number of models, which are the keys of `evaluation.ablation`."""
-    entries = evaluation.ablation.values()
-    ensemble = [each.ensemble.average for each in entries]
-    selection = [each.selection.average for each in entries]
-    key, name = "paper_selection", ENSEMBLE.name
-    return [
-        Curve(name, ENSEMBLE.title, name, shape_of(name), ensemble),
-        Curve(key, BASELINES[key], "baseline", shape_of(SELECTION.name), selection),
-    ]
-
-
 def combination_section(evaluation: Evaluation) -> Section:
     """Accuracy of single and combined models on held-out domains."""
     top, words = _top(evaluation.top_k), task_of(evaluation.task)
@@ -191,7 +168,7 @@ def combination_section(evaluation: Evaluation) -> Section:
         blocks.append(outputs_figure(evaluation))
     blocks += [decision_figure(evaluation), pools_figure(evaluation)]
     if len(evaluation.ablation) > 1:
-        blocks.append(_curve_figure(evaluation))
+        blocks.append(_models_figure(evaluation))
     if evaluation.by_rule:
         blocks.append(_rules_figure(evaluation))
     if (beside := evaluation.beside_published()) is not None:
@@ -516,29 +493,40 @@ def _promise(evaluation: Evaluation) -> str:
 # --- accuracy by number of models ----------------------------------------------------------------
 
 
-def _curve_figure(evaluation: Evaluation) -> Figure:
-    numbers, lines = list(evaluation.ablation), curves(evaluation)
-    best = [
-        f"{line.title} with {count(numbers[line.values.index(max(line.values))], 'model')} "
-        f"({number(max(line.values), 1)} %)"
-        for line in lines
-    ]
+def _models_figure(evaluation: Evaluation) -> Figure:
+    """Averages of the ensemble and the paper's selection for each number of models."""
+    entries = evaluation.ablation
+    names = {"ensemble": ENSEMBLE.title, "paper_selection": BASELINES["paper_selection"]}
+    values = {
+        "ensemble": [each.ensemble.average for each in entries.values()],
+        "paper_selection": [each.selection.average for each in entries.values()],
+    }
+    marks = {
+        "ensemble": ("ensemble", shape_of(ENSEMBLE.name)),
+        "paper_selection": ("baseline", shape_of(SELECTION.name)),
+    }
+    lines, best = [], []
+    for key, title in names.items():
+        points = [
+            (k, value, f"{title}, {count(k, 'model')}: {number(value, 1)} %")
+            for k, value in zip(entries, values[key], strict=True)
+        ]
+        lines.append(Line(*marks[key], points))
+        k, value, _ = max(points, key=lambda point: point[1])
+        best.append(f"{title} with {count(k, 'model')} ({number(value, 1)} %)")
     summary = f"Best: {', '.join(best)}; averages over held-out domains."
     columns = [Column("Models", "top_k", 0)]
-    columns += [Column(f"{line.title} %", line.key, 1) for line in lines]
+    columns += [Column(f"{title} %", key, 1) for key, title in names.items()]
     columns.append(Column("Features kept %", "kept_percent", 1))
-    rows = [
-        [k, *(line.values[at] for line in lines), 100 * _of(each.feature_ratio, None)]
-        for at, (k, each) in enumerate(evaluation.ablation.items())
-    ]
+    kept = [100 * _of(each.feature_ratio, None) for each in entries.values()]
     title = f"{task_of(evaluation.task).measure.title} by number of models"
     ident = f"{evaluation.metric.replace('_', '-')}-over-k"
     return Figure(
         title=title,
         text=summary,
-        chart=_curve_chart(numbers, lines, title, summary),
-        legend=[Key(line.kind, line.shape, line.title) for line in lines],
-        table=Table(ident, title, columns, rows),
+        chart=line_chart(title, summary, lines, {k: str(k) for k in entries}, "models"),
+        legend=[Key(*marks[key], names[key]) for key in names],
+        table=Table(ident, title, columns, list(zip(entries, *values.values(), kept, strict=True))),
     )
 
 
@@ -560,31 +548,6 @@ def _rules_figure(evaluation: Evaluation) -> Figure:
         table=Table("accuracy-by-rule", title, columns, rows),
         folded=False,
     )
-
-
-def _curve_chart(
-    numbers: Sequence[int], lines: Sequence[Curve], title: str, description: str
-) -> Chart:
-    def draw(size: Size) -> Drawing:
-        width = size.width if size.narrow else 620
-        drawing = Drawing(width, 280, title, description)
-        across = Scale(min(numbers) - 0.3, max(numbers) + 0.3, 46, width - 16)
-        up = covering([value for line in lines for value in line.values], 226, 22, margin=0.15)
-        axis_beside(drawing, up, 46, width - 16, 7)
-        every = max(1, len(numbers) // (6 if size.narrow else 12))
-        for k in numbers[::every]:
-            drawing.text(across(k), 248, str(k), "tick", end="middle")
-        drawing.text(across((numbers[0] + numbers[-1]) / 2), 270, "models", "head", end="middle")
-        drawing.text(0, 12, "%", "head")
-        for line in lines:
-            points = [(across(k), up(v)) for k, v in zip(numbers, line.values, strict=True)]
-            drawing.curve(points, line.kind)
-            for k, value, (x, y) in zip(numbers, line.values, points, strict=True):
-                tip = f"{line.title}, {count(k, 'model')}: {number(value, 1)} %"
-                mark(drawing, line.shape, x, y, f"dot {line.kind}", tip)
-        return drawing
-
-    return in_both_sizes(draw)
 
 
 # --- several numbers or labels --------------------------------------------------------------------

@@ -38,13 +38,10 @@ from oodzoo.core.tables import Column, Table, aligned
 from oodzoo.core.text import count, listed, number, significant, span, typed, wrapped
 from oodzoo.ranking.ranking import Ranking
 from oodzoo.report.chart import (
-    Chart,
     Drawing,
+    Line,
     Scale,
-    Size,
-    axis_beside,
-    covering,
-    in_both_sizes,
+    line_chart,
     mark,
     percent,
     whisker,
@@ -321,12 +318,31 @@ def learning_curve_figure(curve: LearningCurve) -> Figure:
         f"{_images(point.images_per_class)}: {number(point.average, 1)} %" for point in curve.points
     )
     title = "Would more images help?"
+    name = per if per.startswith("training") else f"training {per}"
+    # the number of images has a logarithmic scale
+    ticks = {
+        math.log(point.images_per_class): _images(point.images_per_class) for point in curve.points
+    }
+    at = dict(zip(ticks, curve.points, strict=True))
+    average = Line(
+        "expected",
+        "circle",
+        [
+            (x, point.average, f"Average\n{ticks[x]} {per}: {number(point.average, 1)} %")
+            for x, point in at.items()
+        ],
+    )
+    strokes = [
+        (x, value, f"{domain}\n{ticks[x]} {per}: {number(value, 1)} %")
+        for x, point in at.items()
+        for domain, value in point.domains.items()
+    ]
     description = f"{metric.title} on held-out domains by {per}, {points}."
     return Figure(
         title=title,
         text=f"{curve.text} Measured with heads of {curve.model}, trained on parts of the images "
         "of all training domains together.",
-        chart=_curve_chart(curve, per, f"{metric.title} by {per}", description),
+        chart=line_chart(f"{metric.title} by {per}", description, [average], ticks, name, strokes),
         legend=[
             Key("expected", "circle", "average over the held-out domains"),
             Key("stroke", "level", "one held-out domain"),
@@ -338,39 +354,6 @@ def learning_curve_figure(curve: LearningCurve) -> Figure:
 def _images(value: float) -> str:
     """A mean number of images; decimals matter for a few only."""
     return number(value, 0 if value >= 10 or value == round(value) else 1)
-
-
-def _curve_chart(curve: LearningCurve, per: str, title: str, description: str) -> Chart:
-    """The number of images has a logarithmic scale."""
-    numbers = [math.log(point.images_per_class) for point in curve.points]
-    values = [v for point in curve.points for v in (point.average, *point.domains.values())]
-
-    def draw(size: Size) -> Drawing:
-        width = size.width if size.narrow else 620
-        left, right, base = 46, width - 26, 226
-        drawing = Drawing(width, 280, title, description)
-        room = 0.06 * (numbers[-1] - numbers[0]) or 0.5
-        across = Scale(numbers[0] - room, numbers[-1] + room, left, right)
-        up = covering(values, base, 22, margin=0.08)
-        drawing.text(0, 12, "%", "head")
-        axis_beside(drawing, up, left, right)
-        label = per if per.startswith("training") else f"training {per}"
-        drawing.text((left + right) / 2, 270, label, "head", end="middle")
-        points = [
-            (across(x), up(point.average)) for x, point in zip(numbers, curve.points, strict=True)
-        ]
-        drawing.curve(points, "expected")
-        for point, (x, y) in zip(curve.points, points, strict=True):
-            images = _images(point.images_per_class)
-            drawing.text(x, base + 22, images, "tick", end="middle")
-            for domain, value in point.domains.items():
-                tip = f"{domain}\n{images} {per}: {number(value, 1)} %"
-                drawing.rect(x - 6, up(value) - 1, 12, 2, "stroke", data_tip=tip)
-            tip = f"Average\n{images} {per}: {number(point.average, 1)} %"
-            mark(drawing, "circle", x, y, "dot expected", tip)
-        return drawing
-
-    return in_both_sizes(draw)
 
 
 # --- the section "What would change this" ---------------------------------------------------------
