@@ -51,7 +51,7 @@ def inputs(data: Grouped) -> ModelMoments:
 
 
 def folds_without_groups(data: Grouped) -> dict[str, list[tuple[HeldOutFold, Data]]]:
-    """Folds for no test domain, "", and for each, with the samples that they train on."""
+    """Folds for no held-out domain, "", and for each, with the samples that they train on."""
     held_out = HeldOutDomains(inputs(data))
     found = {"": held_out.folds(densities=True)}
     if len(held_out.moments) > 3:

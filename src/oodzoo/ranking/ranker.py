@@ -230,10 +230,10 @@ def rank_for_test_domains(
 def model_orders(
     source: FeatureSource, *, score: str = "unseen", device: str | None = None
 ) -> dict[str | None, list[str]]:
-    """The models, best first: of all domains, under None, and without each test domain.
+    """The models, best first: of all domains, under None, and without each held-out domain.
 
-    The default score takes the evidence without a test domain from the terms of all domains, where
-    that domain is held out, too: it needs m + 1 decompositions, and a ranking for each test domain
+    The default score takes the evidence without a domain from the terms of all domains, where that
+    domain is held out, too: it needs m + 1 decompositions, and a ranking for each held-out domain
     m (m + 1) / 2. If groups are shared between domains, it does not.
     """
     if score != "unseen" or SharedGroups(source):
@@ -307,10 +307,10 @@ def _predicted(
 
 
 class ModelTerms:
-    """Terms of one model, of all domains or without a test domain; computed or from the cache.
+    """Terms of one model, of all domains or without a held-out one; computed or from the cache.
 
-    Test domains share all decompositions, and, unless groups of a test domain are in others, too,
-    the transfer.
+    Held-out domains share all decompositions, and, unless groups of one are in others, too, the
+    transfer.
     """
 
     def __init__(

@@ -409,10 +409,9 @@ class PooledDomains:
 class HeldOutDomains:
     """The domains of a model, each held out in turn (Section 3.1 of the paper).
 
-    For m domains this takes m + 1 eigendecompositions ("paper": m more). With a test domain set
-    aside, as the paper evaluates a score (Appendix A.1), swapping test domain and held-out domain
-    leaves the training domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m
-    eigendecompositions. Each is done once, and held in memory.
+    For m domains this takes m + 1 eigendecompositions ("paper": m more). With another domain
+    set aside, as the paper evaluates a score (Appendix A.1), swapping the two leaves the training
+    domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions. Each is done once, and held in memory.
 
     Parameters
     ----------
@@ -476,13 +475,13 @@ class HeldOutDomains:
     def evidence(self, *test: str) -> tuple[float, NDArray[np.float64]]:
         """LogME, the highest log evidence per sample: of all domains, and without each in turn.
 
-        Nothing is computed from a test domain.
+        Nothing is computed from a domain that is set aside.
         """
         rest = [self.without(*test, name).evidence for name in self.moments if name not in test]
         return self.without(*test).evidence, np.array(rest)
 
     def folds(self, *test: str, densities: bool = False) -> list[HeldOutFold]:
-        """The folds of each domain, but that of a test domain, which nothing is computed from.
+        """The folds of each domain but one that is set aside: nothing is computed from it.
 
         `densities` says whether to compute the log-densities of single samples, too; they always
         are for "paper".
