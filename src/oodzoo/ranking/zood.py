@@ -411,7 +411,8 @@ class HeldOutDomains:
 
     For m domains this takes m + 1 eigendecompositions ("paper": m more). With another domain
     set aside, as the paper evaluates a score (Appendix A.1), swapping the two leaves the training
-    domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions. Each is done once, and held in memory.
+    domains the same, so all m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions. Each is
+    done once, and held in memory.
 
     Parameters
     ----------
