@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,15 @@ from oodzoo.combining.predictions import HeadPredictions, Heads, Outputs, Pooled
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import FeatureSource, groups_of, with_models
-from oodzoo.linear.heads.kinds import PATHS, best_setting, fit_head_of, folds_within
-from oodzoo.linear.heads.paths import C_GRID, Split
+from oodzoo.linear.heads.kinds import (
+    PATHS,
+    best_setting,
+    chosen_setting,
+    fit_with,
+    split_without,
+)
+from oodzoo.linear.heads.linear import LinearHead
+from oodzoo.linear.heads.paths import C_GRID
 from oodzoo.linear.heads.ridge import SETTINGS
 from oodzoo.linear.selection.contributions import contributions
 
@@ -39,11 +46,7 @@ class OneHead(Combination):
         return Pooled(found.out_of_fold, None) if chosen.selected_from else found
 
     def fit(self, training: Training, chosen: Chosen) -> FinalHead:
-        source = training.source
-        samples = chosen.columns.samples(source, source.domains)
-        groups = groups_of(source, source.domains)
-        head = fit_head_of(source.task, samples, len(source.classes), groups=groups)
-        return FinalHead(chosen.columns, head)
+        return FinalHead(chosen.columns, fit_columns(training.source, chosen.columns))
 
     def for_sets(self, training: Training, chosen: Chosen) -> ForSets:
         source, columns, device = _source(training, chosen), chosen.columns, training.device
@@ -122,6 +125,43 @@ def _stacks(members: Sequence[HeadPredictions], name: str, domains: Sequence[int
     return [np.stack([getattr(each, name)[at] for each in members]) for at in domains]
 
 
+def fit_columns(source: FeatureSource, columns: Columns) -> LinearHead:
+    """Fit a head of columns on all domains (:func:`~oodzoo.linear.heads.kinds.fit_head_of`).
+
+    The setting is kept in a store, by :func:`left_out_columns`, too, which makes the predictions
+    that choose it.
+    """
+    samples, n_outputs = columns.samples(source, source.domains), len(source.classes)
+    groups = groups_of(source, source.domains)
+
+    def compute() -> int:
+        return chosen_setting(source.task, samples, n_outputs, groups)
+
+    return fit_with(source.task, samples, n_outputs, _kept_setting(source, columns, compute))
+
+
+def _kept_setting(source: FeatureSource, columns: Columns, compute: Callable[[], int]) -> int:
+    """The setting of the head of some columns, computed or from the cache."""
+    found = source.cached(
+        "setting",
+        sorted(columns.models),
+        lambda: {"setting": np.array(compute())},
+        settings=_digest(source, [columns]),
+    )
+    return int(found["setting"])
+
+
+def _digest(source: FeatureSource, some: Sequence[Columns]) -> str:
+    """Identify columns, the groups of the samples, and the settings of heads."""
+    groups = groups_of(source, source.domains)
+    digest = hashlib.sha256(json.dumps(groups).encode())
+    for columns in some:
+        for model, numbers in columns.by_model.items():
+            digest.update(f"{model}\n{model in columns.normalised}\n{len(numbers)}\n".encode())
+            digest.update(np.asarray(numbers, np.int64).tobytes())
+    return f"{C_GRID} {SETTINGS} {digest.hexdigest()}"
+
+
 def left_out_columns(
     training: FeatureSource,
     columns: Columns,
@@ -180,20 +220,22 @@ def _column_predictions(
     def compute() -> dict[str, NDArray[Any]]:
         head = PATHS[task.link]
         samples = columns.samples(training, training.domains)
-        folds = folds_within(task, samples.labels, samples.domains, groups)
-        partitions = [samples.domains] if parts is None else []
-        partitions += [folds] if len(np.unique(folds)) > 1 else []
-        split = Split(np.ones(len(folds), np.bool_), tuple(partitions))
+        split, several = split_without(task, samples, groups), len(labels) > 1
+        has_folds = len(split.partitions) > several
+        if not several and parts is None:
+            split = split._replace(partitions=(samples.domains, *split.partitions))
         (outputs,) = head.predict(samples, n_outputs, [split], device=device)
         found = [np.split(each, _ends(training), axis=1) for each in outputs.partitions]
-        within = found[-1] if len(np.unique(folds)) > 1 else None
+        within = found[-1] if has_folds else None
+        if several:  # of the head of all domains, which fit_columns needs
+            _kept_setting(training, columns, lambda: best_setting(found[0], within, labels, task))
         paths: list[Outputs] = found[0] if parts is None else []
         for at, part in enumerate(parts or ()):
             samples = part.samples(training, training.domains)
             paths += head.left_out(samples, n_outputs, [{at}], device=device)
         settings = [best_setting(paths, within, labels, task)]
         every = range(len(labels))
-        for at in every if len(labels) > 1 else ():
+        for at in every if several else ():
             rest = [other for other in every if other != at]
             settings.append(
                 best_setting(
@@ -211,13 +253,9 @@ def _column_predictions(
             for each in set(settings)
         }
 
-    digest = hashlib.sha256(json.dumps(groups).encode())
-    for chosen in (columns, *(parts or ())):
-        for model, numbers in chosen.by_model.items():
-            digest.update(f"{model}\n{model in chosen.normalised}\n{len(numbers)}\n".encode())
-            digest.update(np.asarray(numbers, np.int64).tobytes())
-    models = sorted({model for chosen in (columns, *(parts or ())) for model in chosen.models})
-    settings = f"{C_GRID} {SETTINGS} {digest.hexdigest()}"
+    some = [columns, *(parts or ())]
+    models = sorted({model for chosen in some for model in chosen.models})
+    settings = _digest(training, some)
     return training.cached("left_out_heads", models, compute, settings=settings)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.combination import Training
+from oodzoo.combining.one_head import fit_columns
 from oodzoo.combining.predictions import ZERO_SHOT, Head, Outputs
 from oodzoo.combining.selection import SELECTION, select_features
 from oodzoo.combining.ways import Decision, decide
@@ -86,17 +87,17 @@ def fast_trainer(trials: int) -> Trainer:
     """
 
     def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
-        samples = columns.samples(view.source, view.source.domains)
-        task, n_outputs = view.source.task, len(view.source.classes)
-        every, groups = np.arange(view.n_test), view.groups()
+        source, every = view.source, np.arange(view.n_test)
+        if trials == 1:
+            return [TrainedHead(fit_columns(source, columns), every)]
+        samples, groups = columns.samples(source, source.domains), view.groups()
         heads = []
         for trial in range(trials):
-            part, some = samples, groups
-            if trials > 1:
-                rows = _inside(samples, view, trial)
-                part = Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
-                some = [groups[row] for row in rows.tolist()]
-            heads.append(TrainedHead(fit_head_of(task, part, n_outputs, groups=some), every))
+            rows = _inside(samples, view, trial)
+            part = Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
+            some = [groups[row] for row in rows.tolist()]
+            head = fit_head_of(source.task, part, len(source.classes), groups=some)
+            heads.append(TrainedHead(head, every))
         return heads
 
     return train

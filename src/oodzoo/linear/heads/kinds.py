@@ -464,10 +464,21 @@ def fit_head_of(
     >>> head.values(np.float32([[5]])).round(1).tolist()
     [[10.0]]
     """
-    path, split = PATHS[task.link], split_without(task, samples, groups)
-    (outputs,) = path.predict(samples, n_outputs, [split])
-    setting = ByDomain.of(samples, split, outputs).best_setting(task)
-    return replace(path.fit(samples, n_outputs, setting), task=task)
+    return fit_with(task, samples, n_outputs, chosen_setting(task, samples, n_outputs, groups))
+
+
+def chosen_setting(
+    task: Task, samples: Samples, n_outputs: int, groups: Groups | None = None
+) -> int:
+    """Position of the setting that :func:`fit_head_of` chooses."""
+    split = split_without(task, samples, groups)
+    (outputs,) = PATHS[task.link].predict(samples, n_outputs, [split])
+    return ByDomain.of(samples, split, outputs).best_setting(task)
+
+
+def fit_with(task: Task, samples: Samples, n_outputs: int, setting: int) -> LinearHead:
+    """Fit a head for a task with a setting."""
+    return replace(PATHS[task.link].fit(samples, n_outputs, setting), task=task)
 
 
 def left_out_metrics(
