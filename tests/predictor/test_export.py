@@ -15,7 +15,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from PIL import Image
-from tests.predictor.data import DOMAINS, Y
+from tests.predictor.data import DOMAINS, Y, changed
 
 import oodzoo
 from oodzoo import InputError
@@ -79,6 +79,30 @@ def test_the_file_equals_the_predictor(
     assert facts(file)["predictor"] == json.loads(json.dumps(predictor.to_dict()))
     names = {name for node in model.graph.node for name in node.output}
     assert not any(name.endswith("_logits") for name in names)  # heads of models are left out
+
+
+def test_large_photos_are_decoded_as_for_predictions(
+    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
+) -> None:
+    photo = tmp_path / "photo.jpg"
+    with Image.open(unseen[0]) as image:
+        noise = np.random.default_rng(0).integers(0, 60, (400, 400, 3), np.uint8)
+        Image.fromarray(np.asarray(image.convert("RGB").resize((400, 400))) // 2 + noise).save(
+            photo
+        )
+    file = predictor.export(tmp_path / "model.onnx")
+    reduced = predictor.preprocess([photo])
+    found = outputs(file, reduced)
+    np.testing.assert_allclose(found, predictor.predict_proba([photo]), atol=1e-5)
+    with Image.open(photo) as image:
+        whole = predictor.preprocess([image.convert("RGB")])  # as it is given
+    assert not np.array_equal(reduced["pixels"], whole["pixels"])
+    exact = [
+        replace(model, preprocessing=model.preprocessing.decoding("full"))
+        for model in predictor.loadable_models
+    ]
+    pixels = changed(predictor, models=exact).preprocess([photo])
+    np.testing.assert_array_equal(pixels["pixels"], whole["pixels"])
 
 
 def test_models_of_other_sizes_opsets_types_and_shapes(

@@ -14,13 +14,16 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from PIL import Image
 from tests.fixtures import draw_digits
 from tests.small_clip import small_clip
 from tests.store.data import rewrite
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.predictor.models import find_model
+from oodzoo.extraction.columns import Columns
+from oodzoo.predictor.chunks import iter_features
+from oodzoo.predictor.models import PredictorModel, find_model, load_models
 from oodzoo.store.format import model_folder
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.model import Network, NetworkModel
@@ -225,3 +228,26 @@ def test_images_with_zero_shot_heads(digits: Path, unseen: list[Path], tmp_path:
         (exported,) = session.run(None, {"clip": given})
         expected = predictor.predict_proba({"clip": given})
         np.testing.assert_allclose(exported, expected, atol=1e-5)
+
+
+def test_models_of_one_network_that_decode_in_both_ways(
+    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
+) -> None:
+    photo = tmp_path / "photo.jpg"
+    noise = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)
+    Image.fromarray(noise).save(photo)
+    first = predictor.loadable_models[0]
+    whole = replace(
+        first,
+        spec=replace(first.spec, name="whole"),
+        preprocessing=first.preprocessing.decoding("full"),
+    )
+    columns = Columns({each.name: np.arange(first.feature_dim) for each in (first, whole)})
+
+    def features(*models: PredictorModel) -> Any:
+        (chunk,) = iter_features([photo], load_models(models, "cpu"), columns, 8)
+        return chunk.features[0]
+
+    alone = features(first), features(whole)
+    assert abs(alone[0] - alone[1]).max() > 1e-3
+    np.testing.assert_allclose(features(first, whole), np.concatenate(alone), atol=1e-5)

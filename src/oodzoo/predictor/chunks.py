@@ -85,7 +85,9 @@ def iter_features(
     features, as in a table of texts.
     """
     geometries = list(dict.fromkeys(m.info.preprocessing.geometry for m in models.values()))
-    networks = by_network(models.values(), network_of)
+    networks = by_network(
+        models.values(), lambda each: (network_of(each), each.info.preprocessing.geometry)
+    )
     if geometries == [None]:
         chunks = _texts(samples, max(batch_size, _TEXTS), start)
     else:

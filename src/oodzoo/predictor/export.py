@@ -37,7 +37,7 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.io import write_tidily
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import one_line
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import PredictorModel, in_one_pass
 from oodzoo.predictor.models import load_models as load_again
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.resizing import IMAGE, build_resizing, require_resizable
@@ -46,7 +46,6 @@ from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.onnx_to_torch import features_graph, opset, output_rank
 from oodzoo.zoo.sources import get_source, load_trainable_network
 from oodzoo.zoo.sources.torch import TorchSource
-from oodzoo.zoo.spec import by_network, network_key
 from oodzoo.zoo.torch_to_onnx import write_outputs
 
 TOLERANCE = 1e-5
@@ -283,7 +282,7 @@ class _PixelGraph(GraphBuilder):
     def __init__(self, parts: PredictorParts, *, raw: bool) -> None:
         super().__init__(parts)
         models = parts.loadable_models
-        self.networks = by_network(models, lambda model: network_key(model.spec))
+        self.networks = in_one_pass(models)
         self.inputs = input_names(models)
         self.resizing = build_resizing(self.onnx, self.inputs) if raw else None
         if raw:

@@ -151,6 +151,11 @@ def load_models(models: Sequence[PredictorModel], device: str = "auto") -> dict[
     return {model.name: loaded[model.name] for model in models}
 
 
+def in_one_pass(models: Sequence[PredictorModel]) -> list[list[PredictorModel]]:
+    """Group models whose features one forward pass gives: of one network, on the same pixels."""
+    return by_network(models, lambda each: (network_key(each.spec), each.preprocessing.geometry))
+
+
 def as_preprocessing(stored: dict[str, Any], what: str) -> Preprocessing:
     """Return the preprocessing of images or texts; `what` begins error messages."""
     if "geometry" not in stored and "max_tokens" in stored:

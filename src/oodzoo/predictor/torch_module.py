@@ -28,12 +28,11 @@ import numpy as np
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import optional_package
 from oodzoo.predictor.export import features_of, input_names, noise
-from oodzoo.predictor.models import PredictorModel, load_models
+from oodzoo.predictor.models import PredictorModel, in_one_pass, load_models
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Preprocessing
 from oodzoo.zoo.onnx_to_torch import computes_in_half
 from oodzoo.zoo.sources import load_trainable_network
-from oodzoo.zoo.spec import by_network, network_key
 
 Module = Any  # torch.nn.Module; torch is imported only when it is needed
 Tensor = Any  # torch.Tensor
@@ -65,7 +64,7 @@ def _module(parts: PredictorParts) -> Module:
             )
     optional_package("torch", extra="tune", purpose="a predictor as a PyTorch module")
     torch: Any = import_module("torch")
-    groups = by_network(models, lambda model: network_key(model.spec))
+    groups = in_one_pass(models)
     inputs = {geometry: name for name, geometry in input_names(models).items()}
     order = [model.name for group in groups for model in group]
 

@@ -14,6 +14,7 @@ import os
 import shutil
 import tempfile
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -49,6 +50,7 @@ from oodzoo.tuning.problem import TuneSettings, opened, require_images_to_hold_o
 from oodzoo.tuning.tuner import CANDIDATES, Tuned, Tuner
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.onnx_model import fingerprint
+from oodzoo.zoo.preprocessing import Decode
 from oodzoo.zoo.sources import load_trainable
 
 LINEAR_HEAD = CANDIDATES[0].name
@@ -511,9 +513,11 @@ def extract_models(
     listener: Listeners,
 ) -> FeatureStore:
     """Extract the features of models of a predictor into a store; those that it has are kept."""
-    for precision in sorted({model.precision for model in models}):
-        specs = [model.spec for model in models if model.precision == precision]
-        config = ExtractionConfig(device=device, precision=precision)
+    groups: dict[tuple[str, Decode], list[ModelSpec]] = defaultdict(list)
+    for model in models:
+        groups[model.precision, model.preprocessing.geometry.decode].append(model.spec)
+    for (precision, decode), specs in groups.items():
+        config = ExtractionConfig(device=device, precision=precision, decode=decode)
         _, extraction = run_extraction(images, specs, folder, config, listener=listener)
         for name, reason in extraction.failed.items():
             context = "" if reason.startswith("model ") else f"model {name!r}: "
