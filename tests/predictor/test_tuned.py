@@ -128,10 +128,12 @@ def test_the_model_with_the_largest_weight_or_the_highest_score(
 def source(predictor: oodzoo.Predictor, images: Path, tmp_path: Path) -> StoreSource:
     """Features of the two models, and of another network that stands for a tuned one."""
     first, second = predictor.loadable_models
+    second = replace(second, preprocessing=second.preprocessing.decoding("full"))
     opened = oodzoo.ImageDomains(images)
     spec = tiny_network(tmp_path / "zoo", "one-tuned", seed=9)
     models = [first, second, replace(first, spec=spec)]
     store = extract_models(opened, models, tmp_path / "store", "cpu", [])
+    assert [store[each.name].decode for each in (first, second)] == ["reduced", "full"]
     missing = replace(second, spec=replace(second.spec, folder=tmp_path))
     with pytest.raises(InputError, match=f"model '{second.name}': .*onnx"):
         extract_models(opened, [first, missing], tmp_path / "other", "cpu", [])
