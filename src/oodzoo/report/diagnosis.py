@@ -37,7 +37,7 @@ from oodzoo.tasks.classification import (
     Reliability,
     add_up,
 )
-from oodzoo.tasks.multilabel import LabelDiagnosis, LabelFigures
+from oodzoo.tasks.multilabel import LabelDiagnosis
 from oodzoo.tasks.regression import NumberDiagnosis, NumberFigures
 
 # --- confident mistakes ---------------------------------------------------------------------------
@@ -235,14 +235,22 @@ def classes_figure(
     domains : dict of str to ClassDiagnosis, optional
         The same by domain: the table has the recall of each.
     """
-    order = sorted(diagnosis.per_class.items(), key=lambda item: _class_order(item[1]))
+    order = _worst_first(diagnosis.per_class, "recall")
     present = [(label, each) for label, each in order if each.images]
     summary = _class_summary(present)
     more = " The chart shows the worst 30; the table lists all." if len(order) > MOST_ROWS else ""
+    shown, bars, precisions = present[:MOST_ROWS], [], []
+    for label, each in shown:
+        recall, precision = number(each.recall or 0, 1), each.precision
+        tip = f"{label}\nrecall {recall} % of {count(each.images, 'image')}"
+        bars.append(Bar(label, each.recall or 0, recall, tip))
+        tip = f"{label}\nprecision {number(precision, 1)} %"
+        precisions.append(None if precision is None else (precision, tip))
+    left = min(max((text_width(label, 12) for label, _ in shown), default=0) + 24, 230)
     return Figure(
         title=title,
         text=summary + more,
-        chart=_class_chart(present[:MOST_ROWS], title, summary) if present else None,
+        chart=_percentages(title, summary, bars, precisions, left) if present else None,
         legend=[
             Key("single", "square", "recall: share of the images of a class that are recognised"),
             Key("neutral", "diamond", "precision: share of its predictions that are right"),
@@ -251,9 +259,10 @@ def classes_figure(
     )
 
 
-def _class_order(figures: ClassFigures) -> tuple[bool, float]:
-    """Classes without images are last."""
-    return figures.recall is None, figures.recall or 0.0
+def _worst_first(figures: Mapping[str, Any], measure: str) -> list[tuple[str, Any]]:
+    """Names and figures by a measure; those without samples are last."""
+    values = {name: getattr(each, measure) for name, each in figures.items()}
+    return sorted(figures.items(), key=lambda item: (values[item[0]] is None, values[item[0]] or 0))
 
 
 def _class_summary(present: Sequence[tuple[str, ClassFigures]]) -> str:
@@ -302,22 +311,24 @@ def _class_table(
     return Table(ident, f"{title}: recall and precision of each class", columns, rows)
 
 
-def _class_chart(rows: Sequence[tuple[str, ClassFigures]], title: str, description: str) -> Chart:
-    longest = max(text_width(label, 12) for label, _ in rows)
+def _percentages(
+    title: str,
+    description: str,
+    bars: Sequence[Bar],
+    others: Sequence[tuple[float, str] | None] = (),
+    left: float = 230,
+) -> Chart:
+    """A bar of a percentage in each row; `others` are second values, with their tips."""
 
     def draw_row(drawing: Drawing, scale: Scale, at: int, middle: float) -> None:
-        label, each = rows[at]
-        recall = each.recall or 0.0
-        tip = f"{label}\nrecall {number(recall, 1)} % of {count(each.images, 'image')}"
-        width = scale(recall) - scale.start
-        drawing.rect(scale.start, middle - 6, width, 12, "bar single", data_tip=tip)
-        if each.precision is not None:
-            tip = f"{label}\nprecision {number(each.precision, 1)} %"
-            mark(drawing, "diamond", scale(each.precision), middle, "dot neutral", tip)
-        drawing.text(drawing.width, middle + 4, number(recall, 1), "value", end="end")
+        bar, other = bars[at], others[at] if others else None
+        width = scale(bar.value) - scale.start
+        drawing.rect(scale.start, middle - 6, width, 12, "bar single", data_tip=bar.tip)
+        if other is not None:
+            mark(drawing, "diamond", scale(other[0]), middle, "dot neutral", other[1])
+        drawing.text(drawing.width, middle + 4, bar.label, "value", end="end")
 
-    names = [label for label, _ in rows]
-    left = min(longest + 24, 230)
+    names = [bar.name for bar in bars]
     return row_chart(title, description, names, partial(Scale, 0, 100), draw_row, left=left)
 
 
@@ -567,7 +578,7 @@ def labels_blocks(
 
 def labels_figure(diagnosis: LabelDiagnosis, noun: str) -> Figure:
     """Average precision, recall and precision of each label, the worst first."""
-    order = sorted(diagnosis.per_label.items(), key=lambda item: _label_order(item[1]))
+    order = _worst_first(diagnosis.per_label, "average_precision")
     present = [(name, each) for name, each in order if each.images]
     columns = [
         Column("Label", "label", text=True),
@@ -588,32 +599,17 @@ def labels_figure(diagnosis: LabelDiagnosis, noun: str) -> Figure:
     if len(order) > MOST_ROWS:
         text += f" The chart shows the worst {MOST_ROWS}; the table lists all."
     title = "Average precision of each label"
+    bars = []
+    for name, each in present[:MOST_ROWS]:
+        value = each.average_precision or 0.0
+        tip = f"{name}\naverage precision {number(value, 1)} %, {count(each.images, noun)}"
+        bars.append(Bar(name, value, number(value, 1), tip))
     return Figure(
         title,
         Table("labels", title, columns, rows),
         text,
-        _label_chart(present[:MOST_ROWS], title, text, noun),
+        _percentages(title, text, bars),
     )
-
-
-def _label_order(figures: LabelFigures) -> tuple[bool, float]:
-    """Labels without samples are last."""
-    return figures.average_precision is None, figures.average_precision or 0.0
-
-
-def _label_chart(
-    rows: Sequence[tuple[str, LabelFigures]], title: str, description: str, noun: str
-) -> Chart:
-    def draw_row(drawing: Drawing, scale: Scale, at: int, middle: float) -> None:
-        name, each = rows[at]
-        value = each.average_precision or 0.0
-        tip = f"{name}\naverage precision {number(value, 1)} %, {count(each.images, noun)}"
-        width = scale(value) - scale.start
-        drawing.rect(scale.start, middle - 6, width, 12, "bar single", data_tip=tip)
-        drawing.text(drawing.width, middle + 4, number(value, 1), "value", end="end")
-
-    names = [name for name, _ in rows]
-    return row_chart(title, description, names, partial(Scale, 0, 100), draw_row)
 
 
 def _label_mistakes(diagnosis: LabelDiagnosis, files: Mapping[str, StoredFile]) -> Cards:
