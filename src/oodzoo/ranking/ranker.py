@@ -50,7 +50,7 @@ from oodzoo.ranking.terms import (
     build_ranking,
     fold_scores,
 )
-from oodzoo.ranking.transfer import RIDGES, RidgePath, SharedGroups, Transfer, read_moments
+from oodzoo.ranking.transfer import RIDGES, RidgeRegressions, SharedGroups, Transfer, read_moments
 from oodzoo.ranking.unseen import UnseenTerms, scores_of, scores_without
 from oodzoo.ranking.zood import HeldOutDomains, Stability, pack, require_stability, unpack
 from oodzoo.tasks import TASKS, Task, task_of
@@ -292,7 +292,7 @@ def _predicted(
 
     def compute() -> dict[str, NDArray[Any]]:
         together = merge(domain_moments(source, model, device).values()).to(device)
-        path = RidgePath.of(together, ridges=[RIDGES[terms.folds[0].ridge]])
+        path = RidgeRegressions.of(together, ridges=[RIDGES[terms.folds[0].ridge]])
         samples = Columns.all_of(source, [model]).samples(source, source.domains)
         groups = groups_of(source, source.domains)
         head, on = fit_head(samples, len(source.classes), groups=groups), backend(device)

@@ -199,7 +199,7 @@ RIDGES = tuple(10.0**power for power in range(-2, 3))
 
 
 @dataclass(frozen=True, eq=False)
-class RidgePath:
+class RidgeRegressions:
     """Ridge regressions of one training set, one for each value of the ridge.
 
     Attributes
@@ -221,7 +221,7 @@ class RidgePath:
         moments: Moments,
         n_features: int | None = None,
         ridges: Sequence[float] = RIDGES,
-    ) -> RidgePath:
+    ) -> RidgeRegressions:
         """Train on the samples behind the moments.
 
         `n_features` is the number of features, if the moments are of fewer coordinates.
@@ -242,7 +242,7 @@ class RidgePath:
     @classmethod
     def of_spectrum(
         cls, moments: Moments, spectrum: Spectrum, eigenvectors: Array, n_features: int
-    ) -> RidgePath:
+    ) -> RidgeRegressions:
         r"""Do the same as :meth:`of`, given the decomposed Gram matrix :math:`G = VSV^\top`.
 
         The centred Gram matrix is :math:`G - n\mu\mu^\top`; with
@@ -349,20 +349,20 @@ class Transfer:
         """Compute all pairs from the moments of the domains.
 
         Pairs with an `unseen` domain are NaN, and its groups are not trained on. `by_output` is as
-        in :meth:`RidgePath.skills`.
+        in :meth:`RidgeRegressions.skills`.
         """
         moments, names = read.moments, tuple(read.moments)
         skills = np.full((len(names), len(names), len(RIDGES)), np.nan)
         for row, source in enumerate(names):
             if source in unseen:
                 continue
-            whole = RidgePath.of(moments[source], read.n_features)
+            whole = RidgeRegressions.of(moments[source], read.n_features)
             for column, target in enumerate(names):
                 if column == row or target in unseen:
                     continue
                 part, path = read.training(source, [target, *unseen]), whole
                 if part is not moments[source]:
-                    path = RidgePath.of(part, read.n_features)
+                    path = RidgeRegressions.of(part, read.n_features)
                 skills[row, column] = path.skills(moments[target], by_output=by_output)
         return cls(names, skills)
 

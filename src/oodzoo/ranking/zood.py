@@ -50,7 +50,7 @@ from oodzoo.linear.evidence import (
     maximise_evidence,
 )
 from oodzoo.linear.moments import Moments, blocks, label_matrix, merge, oas_shrinkage
-from oodzoo.ranking.transfer import ModelMoments, RidgePath
+from oodzoo.ranking.transfer import ModelMoments, RidgeRegressions
 from oodzoo.tasks import CLASSIFICATION, Task
 
 Stability = Literal["robust", "paper"]
@@ -104,7 +104,7 @@ class HeldOutFold:
     contributions : array (n,)
         Contribution of each sample to `metric`; their mean is the metric.
     label_log_density, feature_log_density : array (n,)
-        Empty unless they are wanted.
+        May be empty unless they are wanted.
     """
 
     domain: str
@@ -392,9 +392,9 @@ class PooledDomains:
         return float(backend_of(each).xp.mean(each)) / self.moments.n
 
     @cached_property
-    def path(self) -> RidgePath:
+    def path(self) -> RidgeRegressions:
         spectrum, vectors, _ = self._decomposed
-        return RidgePath.of_spectrum(self.moments, spectrum, vectors, self.n_features)
+        return RidgeRegressions.of_spectrum(self.moments, spectrum, vectors, self.n_features)
 
     @cached_property
     def robust_density(self) -> FeatureDensity:
@@ -484,8 +484,7 @@ class HeldOutDomains:
     def folds(self, *test: str, densities: bool = False) -> list[HeldOutFold]:
         """The folds of each domain but one that is set aside: nothing is computed from it.
 
-        `densities` says whether to compute the log-densities of single samples, too; they always
-        are for "paper".
+        `densities` says whether the log-densities of single samples are wanted.
         """
         together = self.without(*test)
         trained = {name: self.without(*test, name) for name in self.moments if name not in test}
@@ -520,11 +519,13 @@ class HeldOutDomains:
         """`together` are the training domains and the held-out one."""
         paper, held_out = self.stability == "paper", self.moments[name]
         density = training.paper_density if paper else training.robust_density
+        # Of few samples, densities cost less than from moments; of the published form, moments
+        # would amplify rounding.
+        by_samples = densities or paper or held_out.n < held_out.n_features
         labels, predicted, *of_samples = self._second_pass(
-            training, name, ridge, density if densities or paper else None
+            training, name, ridge, density if by_samples else None
         )
-        # of the published form, from moments, rounding would be amplified
-        mean = float(of_samples[1].mean()) if paper else density.of_moments(held_out)
+        mean = float(of_samples[1].mean()) if by_samples else density.of_moments(held_out)
         stability, slope = density.stability(mean)
         each = self.task.contributions(predicted, labels)
         precisions, classes = training.precisions, to_numpy(training.classes)
