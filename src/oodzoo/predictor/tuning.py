@@ -65,6 +65,7 @@ _SETTINGS: dict[str, type[TuneSettings | ErmSettings]] = {
     "lp-ft": TuneSettings,
     "domainbed": ErmSettings,
 }
+_TUNERS: dict[type, Any] = {TuneSettings: Tuner, ErmSettings: ErmTuner}
 
 
 def tune(
@@ -129,8 +130,7 @@ def tune(
     require_device(device)
     original = model_to_tune(before, model)
     import_torch()
-    by_domain = chosen.by_domain
-    if len(before.models) > 1 and not by_domain:
+    if len(before.models) > 1 and not chosen.by_domain:
         raise InputError(
             f"choose_by={chosen.choose_by!r} leaves no domain out, but a predictor of several "
             "models pools them by their predictions of held-out domains; use "
@@ -141,7 +141,7 @@ def tune(
     facts |= {"protocol": protocol, **chosen.to_dict()}
     with _work_folder(folder) as work, Stage(listener, "tuning", **facts) as stage:
         images = readable_to_tune(listed, before, stage.progress)
-        if len(images.domains) == 2 and by_domain:
+        if len(images.domains) == 2 and chosen.by_domain:
             warnings.warn(
                 f"{images.name!r} has two domains, so that the runs that choose the weights train "
                 "on one domain each; three or more domains make the choice more reliable",
@@ -149,8 +149,7 @@ def tune(
             )
         fresh = not (work / _RUNS).exists()
         with opened(images, original.preprocessing.geometry) as problem:
-            protocol_of: Any = Tuner if isinstance(chosen, TuneSettings) else ErmTuner
-            tuner: Tuner | ErmTuner = protocol_of(
+            tuner: Tuner | ErmTuner = _TUNERS[type(chosen)](
                 lambda: load_trainable(original.spec, original.preprocessing),
                 problem,
                 chosen,
@@ -168,27 +167,25 @@ def tune(
                 models = before.loadable_models
                 extract_models(images, models, work / _FEATURES, before.device, stage.events)
             tuned = tuner.tuned()
-        choice, left_out = tuned.choice, tuned.metrics
         record = {
             "model": original.name,
             "tuned": None,
             "weight": None,
             "protocol": protocol,
-            "choice": choice,
-            "left_out": left_out,
+            "choice": tuned.choice,
+            "left_out": tuned.metrics,
             "settings": chosen.to_dict(),
             "seconds": round(tuned.seconds, 3),
             "device": tuner.device,
         }
-        if choice["name"] == LINEAR_HEAD:  # on the model as it was
+        if tuned.choice["name"] == LINEAR_HEAD:  # on the model as it was
             after = replace(before, provenance=replace(before.provenance, tuning=record))
         else:
             after = _assembled(before, original, images, tuned, record, work / _FEATURES, stage)
         metrics = {}
-        for what, name in (("linear_head", LINEAR_HEAD), ("tuned", choice["name"])):
-            if name in left_out:
-                mean = sum(left_out[name].values()) / len(left_out[name])
-                metrics[f"{before.task.metric}_of_{what}"] = mean
+        for what, name in (("linear_head", LINEAR_HEAD), ("tuned", tuned.choice["name"])):
+            if found := tuned.metrics.get(name):
+                metrics[f"{before.task.metric}_of_{what}"] = sum(found.values()) / len(found)
         stage.finish(after, metrics)
     return after
 

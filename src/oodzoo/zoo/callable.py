@@ -95,8 +95,6 @@ def model_from_callable(
     info = ModelInfo(
         name=name,
         preprocessing=preprocessing,
-        feature_dim=0,
-        n_logits=None,
         parameters=parameters,
         fingerprint=hashlib.sha256(f"callable\n{name}\n{version}".encode()).hexdigest(),
         pretraining=pretraining,

@@ -167,11 +167,15 @@ def local_weights(path: Path) -> Weights:
 
 def url_weights(torch: Any, url: str, size: int | None) -> Weights:
     """Weights that torch.hub downloads from a URL."""
-    folder = Path(torch.hub.get_dir()) / "checkpoints"
-    file = folder / Path(urlsplit(url).path).name
+    file = url_file(torch, url)
     if file.is_file():
-        return Weights(folder, True, file.stat().st_size)
-    return Weights(folder, False, size)
+        return Weights(file.parent, True, file.stat().st_size)
+    return Weights(file.parent, False, size)
+
+
+def url_file(torch: Any, url: str) -> Path:
+    """The file that torch.hub downloads from a URL."""
+    return Path(torch.hub.get_dir()) / "checkpoints" / Path(urlsplit(url).path).name
 
 
 def hub_weights(repository: str, files: Sequence[str], size: int | None) -> Weights:

@@ -40,10 +40,10 @@ class ModelInfo:
 
     name: str
     preprocessing: Preprocessing
-    feature_dim: int
-    n_logits: int | None
-    parameters: int | None
-    fingerprint: str
+    feature_dim: int = 0
+    n_logits: int | None = None
+    parameters: int | None = None
+    fingerprint: str = ""
     pretraining: str | None = None
     licence: str | None = None
     outputs: tuple[str, ...] = ()

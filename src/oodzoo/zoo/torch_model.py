@@ -216,8 +216,6 @@ def assemble_layers(
         info = ModelInfo(
             name=spec.name,
             preprocessing=built.preprocessing,
-            feature_dim=0,
-            n_logits=None,
             parameters=n_parameters,
             fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
             pretraining=spec.pretraining or pretraining,

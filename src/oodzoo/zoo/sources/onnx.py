@@ -94,8 +94,6 @@ class OnnxSource(ModelSource):
                 info = ModelInfo(
                     name=spec.name,
                     preprocessing=preprocessing,
-                    feature_dim=0,
-                    n_logits=None,
                     parameters=spec.parameters or n_parameters,
                     fingerprint=identity,
                     pretraining=spec.pretraining,

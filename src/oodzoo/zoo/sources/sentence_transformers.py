@@ -102,8 +102,6 @@ class SentenceSource(HubSource):
         info = ModelInfo(
             name=spec.name,
             preprocessing=typed(Preprocessing, preprocessing),
-            feature_dim=0,
-            n_logits=None,
             parameters=count_parameters(encoder),
             fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
             pretraining=spec.pretraining,

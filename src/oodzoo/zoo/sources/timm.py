@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class TimmSource(HubSource, TorchSource):
         known = module.pretrained_cfg
         return Built(
             module=module,
-            forward=_features_and_logits if _has_classifier(module) else _features,
+            forward=partial(_features_and_logits, classifies=_has_classifier(module)),
             preprocessing=_preprocessing(timm, module, spec),
             identity=f"timm {known.get('architecture')} pre-logits{spec.variant}",
             pretraining=known.get("description") or known.get("tag"),
@@ -121,16 +122,14 @@ def _registered(timm: Any, spec: ModelSpec) -> Any:
     return timm.get_pretrained_cfg(name)
 
 
-def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
+def _features_and_logits(
+    module: Module, batch: Tensor, *, classifies: bool
+) -> tuple[Tensor, Tensor | None]:
     # The backbone runs once and the head twice: the layers between pre-logits and logits differ
     # between architectures (two classifiers, a norm), so only timm can apply them.
     maps = module.forward_features(batch)
-    return module.forward_head(maps, pre_logits=True).flatten(1), module.forward_head(maps)
-
-
-def _features(module: Module, batch: Tensor) -> tuple[Tensor, None]:
-    maps = module.forward_features(batch)
-    return module.forward_head(maps, pre_logits=True).flatten(1), None
+    features = module.forward_head(maps, pre_logits=True).flatten(1)
+    return features, module.forward_head(maps) if classifies else None
 
 
 def _has_classifier(module: Module) -> bool:

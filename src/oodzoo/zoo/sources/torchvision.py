@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.packages import import_torchvision, optional_package
 from oodzoo.core.text import one_line
-from oodzoo.zoo.hub import no_unpickling, url_weights
+from oodzoo.zoo.hub import no_unpickling, url_file, url_weights
 from oodzoo.zoo.model import ModelSize, Weights
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.sources import path_of
@@ -159,7 +158,7 @@ def _load_checkpoint(whole: Module, spec: ModelSpec) -> bool:
                 f"model {spec.name!r}: the checkpoint {url!r} of {spec.source} is neither a URL "
                 "(https://…) nor a path that begins with ./, / or ~"
             )
-        file = Path(torch.hub.get_dir()) / "checkpoints" / Path(urlsplit(url).path).name
+        file = url_file(torch, url)
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             torch.hub.download_url_to_file(url, str(file), progress=False)
