@@ -280,58 +280,54 @@ def find_batch_size(step: Step, wanted: int, device: Any) -> int:
     device = torch.device(device)
     on_cuda = device.type == "cuda"
     with torch.random.fork_rng(devices=[device] if on_cuda else []):
-        fits = _fits_on_cuda(step, device) if on_cuda else _fits_in_main_memory(step, wanted)
+        if not on_cuda:
+            one = _saved_bytes(step, 1)
+            # Weights and what else does not depend on the number of images cancel out.
+            each = _saved_bytes(step, 2) - one if wanted > 1 else one
         size = wanted
-        while not fits(size):
-            size = max(1, size // 2)
-        return size
+        while True:
+            if on_cuda:
+                lack = _lack_on_cuda(step, size, device)
+            else:
+                lack = _lack_in_main_memory(one + (size - 1) * each)
+            if lack is None:
+                return size
+            if size == 1:
+                raise InputError(f"training does not fit {lack}")
+            size //= 2
 
 
-def _fits_on_cuda(step: Step, device: Any) -> Callable[[int], bool]:
+def _lack_on_cuda(step: Step, size: int, device: Any) -> str | None:
+    """Try a pass; why it does not fit, or None if it does."""
     torch: Any = import_module("torch")
-
-    def fits(size: int) -> bool:
-        torch.cuda.reset_peak_memory_stats(device)
-        try:
-            step(size)
-            torch.cuda.synchronize(device)
-            return True
-        except torch.cuda.OutOfMemoryError:
-            pass
-        # after the exception, whose traceback keeps the tensors of the pass
-        used = torch.cuda.max_memory_allocated(device)
-        torch.cuda.empty_cache()
-        free, total = torch.cuda.mem_get_info(device)
-        if size == 1:
-            raise InputError(
-                f"training does not fit on {device} even with one image at a time: it needs more "
-                f"than {file_size(used)}, {file_size(free)} of {file_size(total)} are free; use a "
-                "smaller model, adapters of low rank, or another device"
-            )
-        return False
-
-    return fits
+    torch.cuda.reset_peak_memory_stats(device)
+    try:
+        step(size)
+        torch.cuda.synchronize(device)
+        return None
+    except torch.cuda.OutOfMemoryError:
+        pass
+    # after the exception, whose traceback keeps the tensors of the pass
+    used = torch.cuda.max_memory_allocated(device)
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info(device)
+    return (
+        f"on {device} even with one image at a time: it needs more than {file_size(used)}, "
+        f"{file_size(free)} of {file_size(total)} are free; use a smaller model, adapters of low "
+        "rank, or another device"
+    )
 
 
-def _fits_in_main_memory(step: Step, wanted: int) -> Callable[[int], bool]:
-    one = _saved_bytes(step, 1)
-    # Weights and what else does not depend on the number of images cancel out.
-    each = _saved_bytes(step, 2) - one if wanted > 1 else one
+def _lack_in_main_memory(needed: int) -> str | None:
+    """Why a pass does not fit that saves so many bytes, or None if it does."""
     free = available_memory()
-
-    def fits(size: int) -> bool:
-        needed = one + (size - 1) * each
-        if needed <= (1 - RESERVE) * free:
-            return True
-        if size == 1:
-            raise InputError(
-                f"training does not fit into main memory even with one image at a time: it needs "
-                f"about {file_size(int(needed / (1 - RESERVE)))}, {file_size(free)} are free; use "
-                "a smaller model, adapters of low rank, or a GPU"
-            )
-        return False
-
-    return fits
+    if needed <= (1 - RESERVE) * free:
+        return None
+    return (
+        "into main memory even with one image at a time: it needs about "
+        f"{file_size(int(needed / (1 - RESERVE)))}, {file_size(free)} are free; use a smaller "
+        "model, adapters of low rank, or a GPU"
+    )
 
 
 def _saved_bytes(step: Step, size: int) -> int:
