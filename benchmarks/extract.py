@@ -157,7 +157,11 @@ def scaled_floor(files: Sequence[Path], side: int) -> float:
             image.draft(None, (2 * side, 2 * side))
             image.load()
 
-    return cpu_seconds(lambda: [one(file) for file in files])
+    def run() -> None:
+        for file in files:
+            one(file)
+
+    return cpu_seconds(run)
 
 
 def compare_photos(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], n: int) -> None:
@@ -168,7 +172,7 @@ def compare_photos(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], n: 
         photos.read_all()
         stores, took = {}, {}
         for decode in ("full", "reduced"):
-            config = ExtractionConfig(device="cpu", decode=decode)  # type: ignore[arg-type]
+            config = ExtractionConfig(device="cpu", decode=decode)
             path, given = Path(folder) / decode, list(zoo)
             took[decode] = cpu_seconds(partial(run_extraction, photos, given, path, config))
             stores[decode] = FeatureStore(path)

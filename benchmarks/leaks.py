@@ -11,8 +11,8 @@ digits. For each data set:
 - pairs of different domains, and of one domain, that are found in the original data set: look at
   them, they may be real near-duplicates.
 
-The last table has the time to compare random features of many images, and what that means for
-larger data sets.
+The last table has the time to compare all pairs of simulated features, by whole rows and by
+sketches, and what the latter means for larger data sets.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageEnhance, ImageOps
 
 import oodzoo
 import oodzoo.demo
 from oodzoo.extraction.extract import run_extraction
-from oodzoo.extraction.importing import import_features
 from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks import similar as leak_pairs
+from oodzoo.store.leaks.search import Samples, Search, Sketch, plan_pairs
 from oodzoo.store.leaks.similar import NearDuplicates, similar_images
 
 Change = Callable[[Image.Image], Image.Image]
@@ -152,29 +154,52 @@ def measure(data: Path, zoo: str, stores: Path | None, copies: int, folder: Path
         print(f"    {pair.similarity:.2f} {pair.evidence}: {' '.join(pair.paths)}")
 
 
-def measure_time(n: int, folder: Path) -> None:
-    """Print the time to compare random features, and an estimate for larger data sets."""
-    rng = np.random.default_rng(0)
-    arrays: dict[str, object] = {
-        f"model{at}": rng.normal(size=(n, 1024)).astype(np.float32) for at in range(4)
-    }
-    arrays |= {
-        "labels": np.array([f"c{at % 10}" for at in range(n)]),
-        "domains": np.array([f"d{at % 4}" for at in range(n)]),
-    }
-    np.savez(folder / "random.npz", **arrays)  # type: ignore[arg-type]
-    store = import_features([folder / "random.npz"], folder / "random")
-    start = time.perf_counter()
-    similar_images(store, pairs="all")
-    seconds = time.perf_counter() - start
-    rate = n**2 / 2 * 4096 / seconds
+class Simulated:
+    """Unit rows with a decaying spectrum, as whitened features of networks have it."""
+
+    def __init__(self, n: int, width: int, copies: int) -> None:
+        rng = np.random.default_rng(0)
+        self.width = width
+        scale = 1 / np.sqrt(1 + np.arange(width) / 40)
+        rows = rng.normal(size=(n, width)).astype(np.float32) * scale.astype(np.float32)
+        rows[1 : 2 * copies : 2] = rows[: 2 * copies : 2] + rows[1 : 2 * copies : 2]
+        self.all: NDArray[np.float32] = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def rows(self, positions: NDArray[np.intp]) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = self.all[positions]
+        return found
+
+
+def measure_time(n: int) -> None:
+    """Print the CPU time of all pairs, by whole rows and by sketches, and an estimate for more."""
+    low = 0.5
+    names = [str(at) for at in range(n)]
+    none = np.full(n, -1)
+    samples = Samples(
+        names, names, np.arange(n) % 4, none, np.arange(n) % 10, none, tuple("abcd"), ()
+    )
+    plan = plan_pairs(samples.strata, 1, "all")
     threads = os.environ.get("OMP_NUM_THREADS", "all")
-    print(f"\n{n:,} images, 4 models of 1,024 features, all pairs: {seconds:.1f} s")
-    print(f"  {rate / 1e9:.0f} billion multiplications per second, threads: {threads}")
-    print("  images    classes  all pairs  pairs of a class  (8 models, 7,000 features)")
-    for images, classes in ((10_000, 7), (15_500, 65), (100_000, 100), (588_800, 345)):
-        total = images**2 / 2 * 7000 / rate
-        print(f"  {images:8,} {classes:8} {total:8,.0f} s {total / classes:14,.0f} s")
+    print(f"\nall pairs of {n:,} images, simulated features, threads: {threads}")
+    print("  features  exact s  sketch s  ratio  same pairs  100,000 images, s  588,800")
+    for width in (1024, 7000):
+        space: Any = Simulated(n, width, copies=n // 20)
+        times, found = [], []
+        for by_sketch in (False, True):
+            start = time.process_time()
+            sketch = Sketch.if_cheaper(space, n, low) if by_sketch else None
+            search = Search(space, samples, low, low, sketch)
+            search.run(plan)
+            times.append(time.process_time() - start)
+            tops = (search.across, search.within)
+            found.append([{tuple(pair) for pair in top.places.tolist()} for top in tops])
+        exact, short = times
+        same = "yes" if found[0] == found[1] else "no"
+        larger = [short * (images / n) ** 2 for images in (100_000, 588_800)]
+        print(
+            f"  {width:8,} {exact:8.1f} {short:9.1f} {exact / short:6.1f} {same:>11} "
+            f"{larger[0]:18,.0f} {larger[1]:8,.0f}"
+        )
 
 
 def main() -> None:
@@ -183,7 +208,7 @@ def main() -> None:
     parser.add_argument("--zoo", default="demo")
     parser.add_argument("--stores", type=Path)
     parser.add_argument("--copies", type=int, default=20)
-    parser.add_argument("--images", type=int, default=6000)
+    parser.add_argument("--images", type=int, default=16_000)
     options = parser.parse_args()
     leak_pairs.MOST = 100_000  # all pairs are counted
     with tempfile.TemporaryDirectory() as temporary:
@@ -191,7 +216,7 @@ def main() -> None:
         for at, data in enumerate(sets):
             folder = Path(temporary) / str(at)
             measure(Path(data), options.zoo, options.stores, options.copies, folder)
-        measure_time(options.images, Path(temporary))
+    measure_time(options.images)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,9 @@ Features = NDArray[np.float32]
 SHRINKAGE = 0.1
 """Added to every variance, relative to the mean variance."""
 
+PROBES = 1024
+"""Images of a domain that its typical nearest neighbours are computed from."""
+
 WIDEST = 4096
 """Features of a model that are used; evenly spaced ones of a model with more."""
 
@@ -57,6 +61,16 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @cached_property
+    def probes(self) -> NDArray[np.bool_]:
+        """Up to 1,024 samples of each domain, whose nearest neighbours stand for those of all."""
+        chosen = np.zeros(len(self), np.bool_)
+        rng = np.random.default_rng(0)
+        for domain in np.unique(self.domains):
+            own = np.flatnonzero(self.domains == domain)
+            chosen[own if len(own) <= PROBES else rng.choice(own, PROBES, replace=False)] = True
+        return chosen
 
     def place(self, at: int) -> tuple[str, str, str | None]:
         """Return the path, the domain and the label of a sample."""
@@ -229,6 +243,78 @@ def _noise(similarities: Features) -> float:
     return 1.4826 * float(np.median(np.abs(similarities))) if similarities.size else 0.0
 
 
+# --- a short form of the rows, which excludes most pairs --------------------------------------
+
+SKETCH = 512
+"""Coordinates of a sketch."""
+
+_SIGMAS = 6
+"""Standard deviations by which a sketch may be wrong."""
+
+_SMALL = 1e10
+"""Multiplications of an exact search for which no sketch pays."""
+
+_CHECK = 16
+"""Cost of a multiplication for a single pair, relative to one of a block."""
+
+
+class Sketch:
+    r"""Short rows, the inner product of which is an upper bound of the similarity of two images.
+
+    A unit row :math:`x` is divided into its coordinates :math:`Px` along the 256 principal axes of
+    a sample, and the rest :math:`r`, of which :math:`m = 255` random orthonormal directions
+    :math:`R` are kept. For two images,
+
+    .. math:: x \cdot y = Px \cdot Py + r \cdot s \quad\text{and}\quad
+              r \cdot s \approx \tfrac{d - 256}{m} \, Rr \cdot Rs,
+
+    with a standard deviation, over the draw of :math:`R`, of at most
+    :math:`|r| |s| \sqrt{(1 + \cos^2) / m}`. One more coordinate, :math:`\sqrt{6 / \sqrt m} \, |r|`,
+    adds :math:`6 |r| |s| / \sqrt m` to the inner product: 6 standard deviations for rests without
+    anything in common, 4.2 for equal ones. A pair at the very threshold is lost with a probability
+    between 1e-9 and 1e-5, any more similar one with a smaller one.
+
+    Attributes
+    ----------
+    cost : float
+        Multiplications per pair, those of the exact similarities of candidates included.
+    """
+
+    def __init__(self, sample: Features, low: float) -> None:
+        width = sample.shape[1]
+        rng = np.random.default_rng(0)
+        axes = rng.normal(size=(width, SKETCH // 2)).astype(np.float32)
+        for _ in range(3):  # subspace iteration: the axes need not be exact
+            axes = np.linalg.qr(sample.T @ (sample @ axes))[0]
+        m = SKETCH - SKETCH // 2 - 1
+        directions = rng.normal(size=(width, m)).astype(np.float32)
+        directions = np.linalg.qr(directions - axes @ (axes.T @ directions))[0]
+        self._n_axes = axes.shape[1]
+        self._base = np.hstack([axes, directions * np.float32(np.sqrt((width - len(axes.T)) / m))])
+        self._margin = np.float32(np.sqrt(_SIGMAS / np.sqrt(m)))
+        short = self.rows(sample[:_NOISE_SAMPLE])
+        bounds = (short @ short.T)[np.triu_indices(len(short), 1)]
+        share = float((bounds >= low).mean()) if bounds.size else 1.0
+        self.cost = SKETCH + share * _CHECK * width
+
+    @classmethod
+    def if_cheaper(cls, space: FeatureSpace, n: int, low: float) -> Sketch | None:
+        """Return a sketch for all pairs of n images; None if comparing whole rows costs less."""
+        few = n * n / 2 * space.width <= _SMALL or 4 * n * SKETCH > _MEMORY
+        if few or space.width <= SKETCH:
+            return None
+        positions = np.sort(np.random.default_rng(1).choice(n, min(n, BLOCK), replace=False))
+        sketch = cls(space.rows(positions), low)
+        return sketch if sketch.cost < space.width else None
+
+    def rows(self, rows: Features) -> Features:
+        """Return the sketch of rows."""
+        short = rows @ self._base
+        lengths = np.square(rows).sum(axis=1) - np.square(short[:, : self._n_axes]).sum(axis=1)
+        rest = self._margin * np.sqrt(np.maximum(lengths, 0))
+        return np.hstack([short, rest[:, None]])
+
+
 BUDGET = 1e12
 """Multiplications of a search that chooses its pairs itself; about a minute on two cores."""
 
@@ -261,7 +347,7 @@ class Plan:
 
 
 def plan_pairs(
-    labels: NDArray[np.integer], width: int, scope: str = "auto", budget: float = BUDGET
+    labels: NDArray[np.integer], width: float, scope: str = "auto", budget: float = BUDGET
 ) -> Plan:
     """Choose the pairs of images to compare.
 
@@ -269,8 +355,8 @@ def plan_pairs(
     ----------
     labels : array of int, shape (n,)
         The class of each image; -1 for an image without a label.
-    width : int
-        Number of features that are compared.
+    width : float
+        Multiplications per pair.
     scope : {"auto", "all", "class"}
         All pairs; or those of one class and those with an image without a label. By default all
         pairs if they take at most `budget` multiplications, else those of a class, as many of
@@ -365,6 +451,8 @@ class Search:
         Smallest similarity of pairs that are kept.
     threshold : float
         Smallest similarity of pairs that are counted.
+    sketch : Sketch, optional
+        Compare sketches first, and whole rows of the pairs that these leave.
 
     Attributes
     ----------
@@ -374,7 +462,7 @@ class Search:
         Pairs of different domains with a similarity of at least `threshold`.
     nearest : array of float, shape (n,)
         The largest similarity of each sample to another one of its domain, not of its group; -1
-        for a sample that was compared with none.
+        for a sample that was compared with none. With a sketch, of the probes only.
     """
 
     def __init__(
@@ -383,8 +471,10 @@ class Search:
         samples: Samples,
         low: float,
         threshold: float,
+        sketch: Sketch | None = None,
     ) -> None:
         self._space = space
+        self._sketch = sketch
         self._samples = samples
         self._low = low
         self._threshold = threshold
@@ -398,11 +488,75 @@ class Search:
         total = int(sum(task.pairs for task in plan.tasks))
         done = 0.0
         for task in plan.tasks:
-            for rows, columns, similarities in self._blocks(task):
-                self._compare(rows, columns, similarities)
-                done += similarities.size / (2 if rows is columns else 1)
+            by_sketch = self._sketch is not None and task.columns is None
+            for pairs in self._by_sketch(task) if by_sketch else self._exactly(task):
+                done += pairs
                 if progress is not None:
                     progress(min(int(done), total), total)
+
+    def _exactly(self, task: Task) -> Iterator[float]:
+        """Compare whole rows, block by block; yield the number of pairs of each."""
+        for rows, columns, similarities in self._blocks(task):
+            self._compare(rows, columns, similarities)
+            yield similarities.size / (2 if rows is columns else 1)
+
+    def _by_sketch(self, task: Task) -> Iterator[float]:
+        """Compare sketches, and whole rows of pairs that may be similar enough."""
+        assert self._sketch is not None
+        blocks = _Blocks(self._space, task.rows)
+        short = [self._sketch.rows(blocks.load(i)) for i in range(len(blocks))]
+        self._find_nearest(task.rows)
+        low = self._low - 1e-5  # rounding
+        for i, rows in enumerate(blocks.parts):
+            candidates: list[NDArray[np.intp]] = []
+            for j in range(i, len(blocks)):
+                likely = short[i] @ short[j].T >= low
+                first, second = np.nonzero(np.triu(likely, 1) if i == j else likely)
+                candidates.append(np.stack([first, second + j * BLOCK]))
+                yield likely.size / (2 if i == j else 1)
+            first, second = np.concatenate(candidates, axis=1)
+            if len(first):
+                self._check(rows, blocks.load(i), first, task.rows[second])
+
+    def _check(
+        self, rows: Positions, loaded: Features, first: Positions, second: Positions
+    ) -> None:
+        """Compute the similarity of candidates: rows of a block, and positions of samples."""
+        others, at = np.unique(second, return_inverse=True)
+        for start in range(0, len(others), BLOCK):
+            part = others[start : start + BLOCK]
+            here = np.flatnonzero((at >= start) & (at < start + BLOCK))
+            other, one, two = self._space.rows(part), first[here], at[here] - start
+            if len(here) * _CHECK > len(loaded) * len(part):
+                values = (loaded @ other.T)[one, two]
+            else:
+                pairs = [slice(k, k + BLOCK) for k in range(0, len(here), BLOCK)]
+                values = np.concatenate(
+                    [np.einsum("ij,ij->i", loaded[one[p]], other[two[p]]) for p in pairs]
+                )
+            kept = values >= self._low
+            self._add(rows[one[kept]], part[two[kept]], values[kept])
+
+    def _find_nearest(self, positions: Positions) -> None:
+        """Find the nearest neighbours of the probes of each domain among some samples."""
+        samples = self._samples
+        for domain in np.unique(samples.domains[positions]):
+            own = positions[samples.domains[positions] == domain]
+            probes = own[samples.probes[own]]
+            loaded = self._space.rows(probes)
+            others = _Blocks(self._space, own)
+            for j, columns in enumerate(others.parts):
+                similarities = loaded @ others.load(j).T
+                similarities[~self._comparable(probes, columns)] = -1
+                best = similarities.max(axis=1)
+                self.nearest[probes] = np.maximum(self.nearest[probes], best)
+
+    def _comparable(self, rows: Positions, columns: Positions) -> NDArray[np.bool_]:
+        """Whether two samples are different ones, and not of one group."""
+        groups = self._samples.groups[rows][:, None]
+        apart = (groups != self._samples.groups[columns]) | (groups < 0)
+        comparable: NDArray[np.bool_] = apart & (rows[:, None] != columns)
+        return comparable
 
     def _blocks(self, task: Task) -> Iterator[tuple[Positions, Positions, Features]]:
         """Yield blocks of the similarity matrix, only those on and above the diagonal."""
@@ -423,25 +577,28 @@ class Search:
     def _compare(self, rows: Positions, columns: Positions, similarities: Features) -> None:
         samples, on_diagonal = self._samples, rows is columns
         same_domain = samples.domains[rows][:, None] == samples.domains[columns]
-        groups = samples.groups[rows][:, None]
-        comparable = (groups != samples.groups[columns]) | (groups < 0)
-        if on_diagonal:
-            np.fill_diagonal(comparable, val=False)
-        inner = np.where(same_domain & comparable, similarities, np.float32(-1))
-        self.nearest[rows] = np.maximum(self.nearest[rows], inner.max(axis=1))
+        inner = same_domain & self._comparable(rows, columns)
+        inner_similarities = np.where(inner, similarities, np.float32(-1))
+        self.nearest[rows] = np.maximum(self.nearest[rows], inner_similarities.max(axis=1))
         if not on_diagonal:
-            self.nearest[columns] = np.maximum(self.nearest[columns], inner.max(axis=0))
+            best = inner_similarities.max(axis=0)
+            self.nearest[columns] = np.maximum(self.nearest[columns], best)
         similar = similarities >= self._low
         if on_diagonal:
             similar &= rows[:, None] < columns
-        self.n_across += int((similar & ~same_domain & (similarities >= self._threshold)).sum())
-        for top, mask in (
-            (self.across, similar & ~same_domain),
-            (self.within, similar & same_domain & comparable),
-        ):
-            at = np.nonzero(mask)
-            if len(at[0]):
-                top.add(similarities[at], rows[at[0]], columns[at[1]])
+        first, second = np.nonzero(similar)
+        self._add(rows[first], columns[second], similarities[first, second])
+
+    def _add(self, first: Positions, second: Positions, similarities: Features) -> None:
+        """Count similar pairs, and keep the most similar ones."""
+        samples = self._samples
+        same = samples.domains[first] == samples.domains[second]
+        groups = samples.groups[first]
+        together = (groups == samples.groups[second]) & (groups >= 0)
+        self.n_across += int((~same & (similarities >= self._threshold)).sum())
+        for top, mask in ((self.across, ~same), (self.within, same & ~together)):
+            if mask.any():
+                top.add(similarities[mask], first[mask], second[mask])
 
 
 class _Blocks:

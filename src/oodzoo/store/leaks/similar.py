@@ -28,6 +28,7 @@ from oodzoo.store.leaks.search import (
     FeatureSpace,
     Samples,
     Search,
+    Sketch,
     TopPairs,
     choose_models,
     list_samples,
@@ -275,8 +276,10 @@ def similar_images(
     space = FeatureSpace(store, names, samples)
     threshold = _limited(FLOOR, NOISE, space.noise)
     low = threshold if files is None else _limited(CANDIDATE_FLOOR, CANDIDATE_NOISE, space.noise)
-    plan = plan_pairs(samples.strata, space.width, pairs, budget)
-    search = Search(space, samples, low, threshold)
+    sketch = Sketch.if_cheaper(space, len(samples), low)
+    cost = space.width if sketch is None else sketch.cost
+    plan = plan_pairs(samples.strata, cost, pairs, budget)
+    search = Search(space, samples, low, threshold, sketch)
     search.run(plan, progress)
     everywhere = np.full(len(samples), threshold)
     own = _within_limits(samples, search.nearest, threshold)
@@ -305,7 +308,7 @@ def _within_limits(
     limits = np.full(len(samples), threshold)
     for domain in np.unique(samples.domains):
         own = samples.domains == domain
-        known = nearest[own & (nearest > -1)]
+        known = nearest[own & samples.probes & (nearest > -1)]
         if len(known):
             limits[own] = max(threshold, min((1 + float(np.median(known))) / 2, CEILING))
     return limits
