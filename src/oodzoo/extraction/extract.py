@@ -159,7 +159,7 @@ def run_extraction(
     ) as extractor:
         extractor.extract()
     extraction = extractor.extraction
-    _require_usable_store(extraction, len(extractor.models))
+    require_usable_store(extraction, len(extractor.models))
     store = FeatureStore(path)
     extractor.add_class_embeddings(store)
     done = set(extractor.models) - extraction.failed.keys()
@@ -189,7 +189,7 @@ def extract_part(
         dataset, zoo, path, config, listener=listener, unlabelled=unlabelled, part=part
     ) as extractor:
         extractor.extract()
-    _require_usable_store(extractor.extraction, len(extractor.models))
+    require_usable_store(extractor.extraction, len(extractor.models))
     try:
         store = FeatureStore(path)
     except UnfinishedStoreError:
@@ -198,18 +198,22 @@ def extract_part(
     return store, extractor.extraction
 
 
-def _require_usable_store(extraction: Extraction, n_models: int) -> None:
+def require_usable_store(extraction: Extraction, n_models: int) -> None:
     """Reject the outcome of an extraction without any model, or with images that were changed."""
     if len(extraction.failed) == n_models:
         name, reason = next(iter(extraction.failed.items()))
         context = "" if reason.startswith(f"model {name!r}") else f"model {name!r}: "
         raise InputError(f"no model could be used; first error: {context}{reason}")
+    _require_unchanged(extraction, "the data set")
+
+
+def _require_unchanged(extraction: Extraction, listed: str) -> None:
     if extraction.interrupted:
-        name, reason = next(iter(extraction.interrupted.items()))
+        path, reason = next(iter(extraction.interrupted.items()))
         raise InputError(
-            f"{count(len(extraction.interrupted), 'image')} could not be read after the data set "
-            f"was listed, the first is {name!r}: {reason}; restore or remove it, and rerun the "
-            "command to finish: all other features are kept"
+            f"{count(len(extraction.interrupted), 'image')} could not be read after {listed} was "
+            f"listed, the first is {path!r}: {reason}; restore or remove it, and rerun the command "
+            "to finish: all other features are kept"
         )
 
 
@@ -276,7 +280,12 @@ def add_unlabelled(
                 group.clear()  # frees the memory for the next group
             for spec in specs:
                 timings.save(spec.name, spec)
-        _require_complete(extraction, images.name)
+        if extraction.failed:
+            model, reason = next(iter(extraction.failed.items()))
+            raise InputError(
+                f"model {model!r} has no features of the unlabelled domain {images.name!r}: {reason}"
+            )
+        _require_unchanged(extraction, "the folder")
         writer.finish()
     return FeatureStore(store.path), extraction
 
@@ -299,18 +308,3 @@ def _groups(
         spec = find_spec(store, stored, zoo)
         groups[stored.precision, stored.dtype, stored.decode].append(spec)
     return groups
-
-
-def _require_complete(extraction: Extraction, name: str) -> None:
-    if extraction.failed:
-        model, reason = next(iter(extraction.failed.items()))
-        raise InputError(
-            f"model {model!r} has no features of the unlabelled domain {name!r}: {reason}"
-        )
-    if extraction.interrupted:
-        path, reason = next(iter(extraction.interrupted.items()))
-        raise InputError(
-            f"{count(len(extraction.interrupted), 'image')} could not be read after the folder was "
-            f"listed, the first is {path!r}: {reason}; restore or remove it, and rerun the command "
-            "to finish: all other features are kept"
-        )

@@ -266,8 +266,6 @@ class Extractor:
         names = [name for name in names if name not in self.extraction.failed]
         if self._engine is not None:
             self._extract_by_tasks(names, images)
-        elif self._part is not None:
-            self._extract_part(names)
         else:
             self._extract_here(names, images)
         if images is not None:
@@ -313,27 +311,20 @@ class Extractor:
     def _extract_here(self, names: Sequence[str], images: Collection[str] | None) -> None:
         if images is None:
             self._writer.add_images()
-        loop = self._loop()
-        for group in loop.load_groups([self._members[name] for name in names]):
-            planned = self._plan([loaded.name for loaded in group], images)
-            loop.extract(group, planned)
-            group.clear()  # frees the memory for the next group
-            if images is None:
-                self.finish()  # the models of this group can already be used
-
-    def _extract_part(self, names: Sequence[str]) -> None:
-        self._writer.add_images()
-        planned = self._plan(names, None)
-        used = {name for shard in planned for name in shard.models}
-        loop = self._loop()
-        for group in loop.load_groups([self._members[name] for name in names if name in used]):
-            loop.extract(group, planned)
-            group.clear()
-
-    def _loop(self) -> ExtractionLoop:
-        return ExtractionLoop(
+        of_part = None
+        if self._part is not None:
+            of_part = self._plan(names, None)
+            used = {name for shard in of_part for name in shard.models}
+            names = [name for name in names if name in used]
+        loop = ExtractionLoop(
             self.files, self._writer, self._config, self.progress, self.extraction
         )
+        for group in loop.load_groups([self._members[name] for name in names]):
+            planned = of_part or self._plan([loaded.name for loaded in group], images)
+            loop.extract(group, planned)
+            group.clear()  # frees the memory for the next group
+            if images is None and of_part is None:
+                self.finish()  # the models of this group can already be used
 
     # --- elsewhere -------------------------------------------------------------------------------
 

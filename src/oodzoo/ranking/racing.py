@@ -22,8 +22,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import stratified_sample
 from oodzoo.data.sources.folder import UnlabelledImages
 from oodzoo.extraction.engines import Engine, open_engine
-from oodzoo.extraction.extract import Unlabelled, open_unlabelled
-from oodzoo.extraction.extract import _require_usable_store as require_usable
+from oodzoo.extraction.extract import Unlabelled, open_unlabelled, require_usable_store
 from oodzoo.extraction.extractor import Extractor
 from oodzoo.extraction.models import Zoo
 from oodzoo.extraction.outcome import Extraction, ExtractionConfig, ExtractionOptions
@@ -195,7 +194,7 @@ def run_race(
     ) as extractor:
         runner = _Runner(dataset, extractor, budget, seed, engine.slots if engine else 1)
         rounds, share = runner.run()
-    require_usable(extractor.extraction, len(extractor.models))
+    require_usable_store(extractor.extraction, len(extractor.models))
     store = FeatureStore(path)
     extractor.add_class_embeddings(store)
     dropped = {m: d for m, d in _dropped(rounds).items() if m not in store.models}
@@ -296,7 +295,7 @@ class _Runner:
 
     def _extract(self, models: Sequence[str], images: frozenset[str] | None) -> None:
         self.extractor.extract(list(models), images)
-        require_usable(self.extractor.extraction, len(self.extractor.models))
+        require_usable_store(self.extractor.extraction, len(self.extractor.models))
 
     # --- time ------------------------------------------------------------------------------------
 
