@@ -283,7 +283,8 @@ def add_unlabelled(
         if extraction.failed:
             model, reason = next(iter(extraction.failed.items()))
             raise InputError(
-                f"model {model!r} has no features of the unlabelled domain {images.name!r}: {reason}"
+                f"model {model!r} has no features of the unlabelled domain {images.name!r}: "
+                f"{reason}"
             )
         _require_unchanged(extraction, "the folder")
         writer.finish()
