@@ -10,7 +10,7 @@ that graph.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import version
@@ -292,15 +292,10 @@ def _use_constant_shapes(module: Module, proto: Proto, onnx: Any) -> None:
 
 
 def _reshape(shape: Sequence[int]) -> Module:
-    torch: Any = import_module("torch")
-
-    class Reshape(torch.nn.Module):  # type: ignore[misc]
-        """A constant shape; 0 stands for the size of the input."""
-
-        def forward(self, tensor: Tensor) -> Tensor:
-            return tensor.reshape([side or tensor.shape[at] for at, side in enumerate(shape)])
-
-    return Reshape()
+    """A constant shape; 0 stands for the size of the input."""
+    return _module_of(
+        lambda tensor: tensor.reshape([side or tensor.shape[at] for at, side in enumerate(shape)])
+    )
 
 
 def _slice(
@@ -309,7 +304,7 @@ def _slice(
     axes: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
 ) -> Module:
-    torch: Any = import_module("torch")
+    """Constant limits."""
     steps = steps or [1] * len(starts)
     parts: dict[int, slice] = {}
     backwards: list[int] = []
@@ -319,17 +314,24 @@ def _slice(
             parts[axis] = slice(-start - 1, -end - 1, -step)
             backwards.append(axis)
 
-    class Slice(torch.nn.Module):  # type: ignore[misc]
-        """Constant limits."""
+    def cut(tensor: Tensor) -> Tensor:
+        tensor = tensor.flip(backwards) if backwards else tensor
+        whole = [slice(None)] * tensor.ndim
+        for axis, part in parts.items():
+            whole[axis] = part
+        return tensor[tuple(whole)]
 
+    return _module_of(cut)
+
+
+def _module_of(function: Callable[[Tensor], Tensor]) -> Module:
+    torch: Any = import_module("torch")
+
+    class Constant(torch.nn.Module):  # type: ignore[misc]
         def forward(self, tensor: Tensor) -> Tensor:
-            tensor = tensor.flip(backwards) if backwards else tensor
-            whole = [slice(None)] * tensor.ndim
-            for axis, part in parts.items():
-                whole[axis] = part
-            return tensor[tuple(whole)]
+            return function(tensor)
 
-    return Slice()
+    return Constant()
 
 
 # --- graphs ---------------------------------------------------------------------------------------
