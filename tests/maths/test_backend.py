@@ -30,9 +30,11 @@ def test_solutions_and_inverses_with_a_ridge(any_backend: Backend, rank: int, ri
     assert backend_of(solution) == any_backend
     expected = np.linalg.inv(matrix + ridge * np.eye(6))
     np.testing.assert_allclose(to_numpy(solution), expected @ right, rtol=1e-8, atol=1e-9 / ridge)
-    inverse = any_backend.inverse_positive(arrays[0], ridge)
+    inverse, again = any_backend.inverse_positive(arrays[0], ridge, arrays[1])
     assert backend_of(inverse) == any_backend
-    np.testing.assert_allclose(to_numpy(inverse), expected, rtol=1e-8, atol=1e-9 / ridge)
+    lower, expected = np.tril(to_numpy(inverse)), np.tril(expected)
+    np.testing.assert_allclose(lower, expected, rtol=1e-8, atol=1e-9 / ridge)
+    np.testing.assert_allclose(to_numpy(again), to_numpy(solution), rtol=1e-12)
     np.testing.assert_array_equal(to_numpy(arrays[0]), matrix)  # the inputs are not changed
     np.testing.assert_array_equal(to_numpy(arrays[1]), right)
 
@@ -42,7 +44,7 @@ def test_numpy_refuses_a_matrix_that_is_not_positive_definite() -> None:
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
         on.solve_positive(matrix, 1.0, np.ones((2, 1)))
     with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
-        on.inverse_positive(matrix, 1.0)
+        on.inverse_positive(matrix, 1.0, np.ones((2, 1)))
 
 
 def test_a_device_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ from oodzoo.linear.heads.outputs import (
     left_out_zero_shot,
     zero_shot_head,
 )
-from oodzoo.linear.heads.paths import C_GRID, Split, left_out_paths
+from oodzoo.linear.heads.paths import C_GRID, Split, SplitOutputs, left_out_paths
 from oodzoo.linear.heads.ridge import (
     RIDGES,
     SETTINGS,
@@ -57,7 +57,7 @@ def of_paths(
 
 
 def of_ridges(samples: Samples, n: int, sets: Any, device: str | None = None) -> list[Any]:
-    return left_out_ridges(samples, n, sets, device=device)
+    return [np.asarray(each) for each in left_out_ridges(samples, n, sets, device=device)]
 
 
 CLASSIFIERS = pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_ridge_heads(device: str | None) -> None:
         samples = planted(*shape, 3, 4)
         rows = samples.domains == 1
         training = Samples(*(each[~rows] for each in samples))
-        found = left_out_ridges(samples, 3, [{1}], device=device)[0]
+        found = of_ridges(samples, 3, [{1}], device)[0]
         for setting, expected in zip(SETTINGS, found, strict=True):
             logits = fit_ridge_head(training, 3, *setting).logits(samples.features[rows])
             np.testing.assert_allclose(log_softmax(logits, axis=1), expected, rtol=1e-5, atol=1e-5)
@@ -200,7 +200,7 @@ def test_ridge_heads(device: str | None) -> None:
     labels, domains = np.array([0, 1, 0, 0, 0, 1]), np.array([0, 0, 1, 1, 1, 1])
     for d in (2, 20):
         constant = Samples(np.full((6, d), 0.1, np.float32), labels, domains)
-        found = left_out_ridges(constant, 2, [{0}], device=device)[0]
+        found = of_ridges(constant, 2, [{0}], device)[0]
         for (_, temperature), path in zip(SETTINGS, found, strict=True):
             expected = np.log(softmax(temperature * np.array([0.75, 0.25])))
             np.testing.assert_allclose(path, np.tile(expected, (2, 1)), rtol=1e-6)
@@ -246,6 +246,7 @@ def test_classes_of_splits(device: str | None) -> None:
         labels[(labels == 3) & split.training] = 1
         splits = [split, Split.of(split.partitions[1])]
         found = predict_ridge_splits(samples, 5, splits, device=device)
+        found = [SplitOutputs([*map(np.asarray, a)], np.asarray(b)) for a, b in found]
         for (training, partitions), (inside, rest) in zip(splits, found, strict=True):
             for partition, outputs in zip(partitions, inside, strict=True):
                 folds = np.where(training, partition, -1)

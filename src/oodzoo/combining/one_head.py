@@ -225,7 +225,8 @@ def _column_predictions(
         if not several and parts is None:
             split = split._replace(partitions=(samples.domains, *split.partitions))
         (outputs,) = head.predict(samples, n_outputs, [split], device=device)
-        found = [np.split(each, _ends(training), axis=1) for each in outputs.partitions]
+        of_domains = [samples.domains == number for number in range(len(labels))]
+        found = [[each[:, rows] for rows in of_domains] for each in outputs.partitions]
         within = found[-1] if has_folds else None
         if several:  # of the head of all domains, which fit_columns needs
             _kept_setting(training, columns, lambda: best_setting(found[0], within, labels, task))

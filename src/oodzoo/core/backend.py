@@ -91,19 +91,22 @@ class Backend:
         shifted.diagonal().add_(ridge)
         return self.xp.cholesky_solve(right, self.xp.linalg.cholesky(shifted))
 
-    def inverse_positive(self, matrix: Array, ridge: float) -> Array:
-        """Invert A + ridge I for a positive semi-definite matrix A, by Cholesky."""
+    def inverse_positive(self, matrix: Array, ridge: float, right: Array) -> tuple[Array, Array]:
+        """Invert A + ridge I, and solve for the right side, as :meth:`solve_positive`.
+
+        What is above the diagonal of the inverse is undefined.
+        """
         if self.is_numpy:
-            inverse, info = scipy.linalg.lapack.dpotri(
-                _factor(matrix, ridge), lower=1, overwrite_c=1
-            )
+            factor = _factor(matrix, ridge)
+            solution = scipy.linalg.lapack.dpotrs(factor, right, lower=1)[0]
+            inverse, info = scipy.linalg.lapack.dpotri(factor, lower=1, overwrite_c=1)
             if info:
                 raise np.linalg.LinAlgError(f"the matrix is not positive definite (info {info})")
-            lower = np.tril(inverse)
-            return lower + np.tril(lower, -1).T
+            return inverse, solution
         shifted = matrix.clone()
         shifted.diagonal().add_(ridge)
-        return self.xp.cholesky_inverse(self.xp.linalg.cholesky(shifted))
+        factor = self.xp.linalg.cholesky(shifted)
+        return self.xp.cholesky_inverse(factor), self.xp.cholesky_solve(right, factor)
 
     def solve_lower(self, square: Array, diagonals: Array, right: Array) -> Array:
         """Solve (L + diag D_c) x_c = r_c for each column c, L being strictly lower triangular.

@@ -286,8 +286,9 @@ def _path(
     return result
 
 
-Outputs = NDArray[Any]
-"""Outputs (settings, n, C) of a head with each setting, see :class:`oodzoo.tasks.Task`."""
+Outputs = Any
+"""Outputs (settings, n, C) of a head with each setting, see :class:`oodzoo.tasks.Task`: an array, or
+:class:`~oodzoo.linear.heads.ridge.RidgeOutputs`."""
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ class SplitOutputs(NamedTuple):
         Those of the other samples, by heads of all training samples.
     """
 
-    partitions: list[NDArray[Any]]
-    rest: NDArray[Any]
+    partitions: list[Any]
+    rest: Any
 
 
 def predict_splits_by(

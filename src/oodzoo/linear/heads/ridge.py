@@ -21,7 +21,7 @@ import math
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ def left_out_ridges(
     left_out: Sequence[AbstractSet[int]],
     *,
     device: str | None = None,
-) -> list[NDArray[np.float32]]:
+) -> list[RidgeOutputs]:
     """Predict held-out domains by ridge heads fitted to the other domains, for each of `SETTINGS`.
 
     Held-out samples have no influence on the fit. All cores are used, so one call at a time is
@@ -69,7 +69,7 @@ def left_out_ridges(
 
     Returns
     -------
-    list of array (n_settings, n, n_classes)
+    list of RidgeOutputs (n_settings, n, n_classes)
         For each set the log-probabilities of its n samples, in their order in `samples`. A class
         without training samples has log-probability -inf.
 
@@ -145,8 +145,77 @@ class Ridges(NamedTuple):
     def outputs(self, features: Array) -> NDArray[np.float64]:
         """Outputs (n_ridges, n, outputs) of features."""
         Z = standardised(features, self.mean, self.std, "float64")
-        outputs: NDArray[np.float64] = to_numpy(Z @ self.weights + self.prior)
+        outputs: NDArray[np.float64] = to_numpy(_product(Z, self.weights) + self.prior)
         return outputs
+
+
+def _product(features: Array, each: Array) -> Array:
+    """Products (ridges, n, outputs) with each (ridges, d, outputs), in one pass of the features."""
+    xp, (ridges, d, outputs) = backend_of(features).xp, each.shape
+    together = xp.reshape(xp.permute_dims(each, (1, 0, 2)), (d, ridges * outputs))
+    found = xp.reshape(features @ together, (len(features), ridges, outputs))
+    return xp.permute_dims(found, (1, 0, 2))
+
+
+class RidgeOutputs:
+    """Log-probabilities (n_settings, n, n_classes) by ridge heads, with each of `SETTINGS`.
+
+    They are computed when they are read: all of one setting, ``[at]``, or of all settings those of
+    one class a sample, ``[:, rows, classes]``. Of the samples, ``[:, rows]`` are a part.
+
+    Parameters
+    ----------
+    outputs : array (n_ridges, n, present)
+        Of the regressions; -inf for a class that cannot be predicted.
+    present : array
+        The classes that have outputs.
+    n_classes : int
+    """
+
+    def __init__(
+        self, outputs: NDArray[np.float64], present: NDArray[np.int64], n_classes: int
+    ) -> None:
+        self._outputs, self._present = outputs, present
+        self.shape = (len(SETTINGS), outputs.shape[1], n_classes)
+        self.dtype = np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.stack([self[at] for at in range(len(self))]).astype(dtype or self.dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, tuple):
+            return self._of_setting(int(key))
+        if len(key) == 2:
+            return RidgeOutputs(self._outputs[:, key[1]], self._present, self.shape[2])
+        return self._of_classes(*key[1:])
+
+    def _of_setting(self, at: int) -> NDArray[np.float32]:
+        ridge, temperature = SETTINGS[at]
+        result = np.full(self.shape[1:], -np.inf, np.float32)
+        outputs = self._outputs[RIDGES.index(ridge)]
+        result[:, self._present] = log_softmax(temperature * outputs, axis=1)
+        return result
+
+    def _of_classes(self, rows: NDArray[Any], classes: Any) -> NDArray[np.float32]:
+        rows = np.arange(self.shape[1])[rows]
+        classes = np.broadcast_to(classes, rows.shape)
+        columns = np.searchsorted(self._present, classes).clip(max=len(self._present) - 1)
+        known = self._present[columns] == classes
+        result = np.full((len(SETTINGS), len(rows)), -np.inf, np.float32)
+        for at in range(0, len(SETTINGS), len(TEMPERATURES)):
+            outputs = self._outputs[at // len(TEMPERATURES)][rows]
+            outputs -= outputs.max(axis=1, keepdims=True)
+            chosen = outputs[np.arange(len(rows)), columns]
+            powers = np.exp(outputs, out=outputs)
+            for number, temperature in enumerate(TEMPERATURES):
+                if number:  # each temperature is twice the one before
+                    np.square(powers, out=powers)
+                logs = temperature * chosen - np.log(powers.sum(axis=1))
+                result[at + number, known] = logs[known]
+        return result
 
 
 def solve_ridges(
@@ -167,9 +236,8 @@ def solve_ridges(
     gram = on.gram(Z.T if dual else Z)
     right = targets - prior if dual else Z.T @ (targets - prior)
     unit = float(on.xp.linalg.trace(gram)) / len(Z) or 1.0  # constant features have no scale
-    solutions = [on.solve_positive(gram, ridge * unit, right) for ridge in ridges]
-    weights = on.xp.stack([Z.T @ each if dual else each for each in solutions])
-    return Ridges(mean, std, weights, prior, unit)
+    weights = on.xp.stack([on.solve_positive(gram, ridge * unit, right) for ridge in ridges])
+    return Ridges(mean, std, _product(Z.T, weights) if dual else weights, prior, unit)
 
 
 def _mean_and_scale(features: Array) -> tuple[Array, Array]:
@@ -248,16 +316,19 @@ def _predict_dual(
     xp, n = on.xp, len(Z)
     gram, prior = on.gram(Z.T), on.xp.mean(Y, axis=0)
     unit = float(xp.linalg.trace(gram)) / n or 1.0
-    products = rest @ Z.T
+    solutions = []
     for at, ridge in enumerate(ridges):
-        inverse = on.inverse_positive(gram, ridge * unit)
-        solution = inverse @ (Y - prior)
-        yield at, None, products @ solution + prior
+        inverse, solution = on.inverse_positive(gram, ridge * unit, Y - prior)
+        solutions.append(solution)
         for part in parts:
             rows = on.asarray(part[1])
-            block = ridge * unit * inverse[rows][:, rows] - 1 / n
-            residuals = on.solve_positive(block, 0.0, ridge * unit * solution[rows])
+            block = ridge * unit * inverse[rows[:, None], rows] - 1 / n
+            residuals = on.solve_positive(block.T, 0.0, ridge * unit * solution[rows])
             yield at, part, Y[rows] - residuals
+    if len(rest):
+        weights = _product(Z.T, xp.stack(solutions))
+        for at, outputs in enumerate(_product(rest, weights)):
+            yield at, None, outputs + prior
 
 
 def _predict_primal(
@@ -266,18 +337,21 @@ def _predict_primal(
     xp, gram, total = on.xp, on.gram(Z), on.xp.sum(Y, axis=0)
     unit = float(xp.linalg.trace(gram)) / len(Z) or 1.0
     products, prior = Z.T @ Y, total / len(Z)
-    for at, ridge in enumerate(ridges):
-        yield at, None, rest @ on.solve_positive(gram, ridge * unit, products) + prior
+    if len(rest):
+        weights = [on.solve_positive(gram, ridge * unit, products) for ridge in ridges]
+        for at, outputs in enumerate(_product(rest, xp.stack(weights))):
+            yield at, None, outputs + prior
     for part in parts:
         rows = on.asarray(part[1])
         left_out, labels, n = Z[rows], Y[rows], len(Z) - len(part[1])
         mean = -xp.sum(left_out, axis=0) / n  # of the others: that of all samples is 0
         prior = (total - xp.sum(labels, axis=0)) / n
-        others = gram - on.gram(left_out) - n * mean[:, None] * mean
+        others = gram - on.gram(left_out)
+        others -= n * mean[:, None] * mean
         right = products - left_out.T @ labels - n * mean[:, None] * prior
-        for at, ridge in enumerate(ridges):
-            weights = on.solve_positive(others, ridge * unit, right)
-            yield at, part, (left_out - mean) @ weights + prior
+        weights = [on.solve_positive(others, ridge * unit, right) for ridge in ridges]
+        for at, outputs in enumerate(_product(left_out - mean, xp.stack(weights))):
+            yield at, part, outputs + prior
 
 
 def predict_ridge_splits(
@@ -305,22 +379,8 @@ def _predict_split(
         for fold in np.unique(folds):
             missing = np.flatnonzero(~np.isin(present, labels[folds != fold]))
             outputs[:, np.flatnonzero(folds == fold)[:, None], missing] = -np.inf
-    logs = [
-        _log_probabilities(each, present, n_classes) for each in (*found.partitions, found.rest)
-    ]
-    return SplitOutputs(logs[:-1], logs[-1])
-
-
-def _log_probabilities(
-    outputs: NDArray[np.float64],
-    present: NDArray[np.int64],
-    n_classes: int,
-) -> NDArray[np.float32]:
-    """Log-probabilities (n_settings, n, n_classes) from the outputs for each ridge."""
-    result = np.full((len(SETTINGS), outputs.shape[1], n_classes), -np.inf, np.float32)
-    for at, (ridge, temperature) in enumerate(SETTINGS):
-        result[at][:, present] = log_softmax(temperature * outputs[RIDGES.index(ridge)], axis=1)
-    return result
+    parts = [RidgeOutputs(each, present, n_classes) for each in found.partitions]
+    return SplitOutputs(parts, RidgeOutputs(found.rest, present, n_classes))
 
 
 def _left_out_ridges(
@@ -329,9 +389,9 @@ def _left_out_ridges(
     left_out: NDArray[np.bool_],
     n_classes: int,
     on: Backend,
-) -> NDArray[np.float32]:
+) -> RidgeOutputs:
     """Log-probabilities (n_settings, n, n_classes) of held-out samples."""
     hot, present = one_hot(labels[~left_out])
     fit = solve_ridges(features[on.asarray(~left_out)], hot.T, RIDGES, on)
     outputs = fit.outputs(features[on.asarray(left_out)])
-    return _log_probabilities(outputs, present, n_classes)
+    return RidgeOutputs(outputs, present, n_classes)
