@@ -287,8 +287,10 @@ def _path(
 
 
 Outputs = Any
-"""Outputs (settings, n, C) of a head with each setting, see :class:`oodzoo.tasks.Task`: an array, or
-:class:`~oodzoo.linear.heads.ridge.RidgeOutputs`."""
+"""Outputs (settings, n, C) of a head with each setting, see :class:`oodzoo.tasks.Task`.
+
+An array, or :class:`~oodzoo.linear.heads.ridge.RidgeOutputs`.
+"""
 
 
 @dataclass(frozen=True)
