@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, get_type_hints
 
 import msgspec
 
+from oodzoo.combining.pool import POOL
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import structured
 from oodzoo.core.tables import Table
@@ -597,7 +598,7 @@ def _about_domains(result: TestResult) -> list[NextStep]:
         f"different. Labelled {result.noun}s of them, as one more domain, help most: fit again "
         "with them."
     )
-    if result.choice == "pool" and not result.adapted:
+    if result.choice == POOL.name and not result.adapted:
         text += " Without labels, adapting may help: test again with --adapt (adapt=True)."
     return [NextStep(f"Train with {result.noun}s of {', '.join(below)}", text)]
 

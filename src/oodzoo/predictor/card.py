@@ -24,7 +24,7 @@ from oodzoo.core.tables import Table
 from oodzoo.core.text import count, file_size, number, printable, significant, some_of, span, typed
 from oodzoo.predictor.left_out import LeftOut, caveat, sets_text
 from oodzoo.predictor.models import AnyModel
-from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.parts import TUNED, PredictorParts
 from oodzoo.zoo.sources import local_path
 
 _LICENCES = {
@@ -40,7 +40,7 @@ _ESCAPED = re.compile("[\ud800-\udfff\ufffe\uffff]")
 
 def card_metadata(parts: PredictorParts) -> str:
     """The metadata of a predictor as YAML, without the lines that enclose it."""
-    kind, takes = parts.head.task.kind, parts.modality
+    kind, takes = parts.task.kind, parts.modality
     task = _hub_task(parts)
     stated = map(_licence, parts.models)
     licences = {None if each is None else each.lower() for each in stated}
@@ -62,7 +62,7 @@ def card_metadata(parts: PredictorParts) -> str:
 
 def _hub_task(parts: PredictorParts) -> str | None:
     """The task of the hub, by what the models take and what is predicted; None if it has none."""
-    takes, task = parts.modality, parts.head.task
+    takes, task = parts.modality, parts.task
     if takes is not None:
         return f"{takes}-classification" if task.has_probabilities else None
     return f"tabular-{task.kind}" if task.one_class or not task.has_probabilities else None
@@ -76,7 +76,7 @@ def title(parts: PredictorParts) -> str:
     """The name of a predictor: what it does, and the name of its data."""
     takes = (parts.modality or "feature").capitalize()
     trained = "" if parts.provenance.name is None else f" trained on {parts.provenance.name}"
-    return plain(f"{takes} {parts.head.task.estimator}{trained}")
+    return plain(f"{takes} {parts.task.estimator}{trained}")
 
 
 def plain(text: str) -> str:
@@ -86,7 +86,7 @@ def plain(text: str) -> str:
 
 def _results(parts: PredictorParts, task: str) -> list[dict[str, Any]]:
     """The measured metric on each held-out domain, and on average, as fractions."""
-    facts, metric = parts.provenance, parts.head.task.metric
+    facts, metric = parts.provenance, parts.task.metric
     name = plain(facts.name or "training data")
     found: list[tuple[str | None, float]] = list(facts.accuracy_by_domain.items())
     if facts.accuracy is not None:
@@ -140,7 +140,7 @@ _SEAL = re.compile(r"<!-- oodzoo model card ([0-9a-f]{64}) -->\n")
 _MADE = {
     **{name: way.made for name, way in COMBINATIONS.items()},
     NAMED: "one head on all features of the models that were named",
-    "tuned": "one fine-tuned model",
+    TUNED: "one fine-tuned model",
 }
 _CITATION = """\
 ```bibtex
@@ -210,7 +210,7 @@ def _digest(text: str) -> str:
 
 
 def _summary(parts: PredictorParts) -> str:
-    facts, task = parts.provenance, parts.head.task
+    facts, task = parts.provenance, parts.task
     made = _MADE.get(facts.choice, facts.choice).format(pooled=task.pooled_words)
     if shown_choice(facts.choice, parts.models) != facts.choice:
         made = "a single model, chosen with its head among all models on held-out domains"
@@ -255,7 +255,7 @@ def _use(parts: PredictorParts, location: str) -> str:
 
 def _data(parts: PredictorParts) -> str:
     facts = parts.provenance
-    outputs = parts.head.task.count_outputs(len(parts.classes))
+    outputs = parts.task.count_outputs(len(parts.classes))
     lines = [
         f"- Name: {'unknown' if facts.name is None else _code(facts.name)}",
         f"- Size: {count(facts.n_images, parts.noun)}",
@@ -339,7 +339,7 @@ def _tuning(parts: PredictorParts, facts: Mapping[str, Any]) -> str:
         for domain in domains[:_MOST]
     ]
     means = [f"{sum(each.values()) / len(each):.1f}" for each in candidates.values()]
-    heading = parts.head.task.measure.heading
+    heading = parts.task.measure.heading
     table = Table.of(["domain", *map(_escaped, candidates)], [*rows, ["mean", *means]]).markdown()
     return (
         f"{text}\n\n{heading} on the images that the choice was made on, by weights and their "
@@ -348,7 +348,7 @@ def _tuning(parts: PredictorParts, facts: Mapping[str, Any]) -> str:
 
 
 def _measured(parts: PredictorParts) -> str:
-    facts, metric = parts.provenance, parts.head.task.measure
+    facts, metric = parts.provenance, parts.task.measure
     if facts.accuracy is None:
         return f"The {metric.name} on unseen domains was not measured for this predictor."
     domains = count(len(facts.domains), "domain")
@@ -410,7 +410,7 @@ def _sets(left_out: LeftOut, noun: str) -> str:
 
 
 def _limits(parts: PredictorParts) -> str:
-    noun, task = parts.noun, parts.head.task
+    noun, task = parts.noun, parts.task
     unlike = (
         f"- On {noun}s unlike the training {noun}s it is not reliable. Every prediction has a "
         "distance from them; above 1 it is marked `out_of_domain`. Most, but not all, unrelated "
@@ -490,7 +490,7 @@ def predictor_as_html(parts: PredictorParts) -> str:
     columns = ["model", "weight", "features", "parameters", "ms / image", "licence"]
     shown = [at for at, _ in enumerate(columns) if any(row[at] for row in rows)]
     choice = shown_choice(parts.provenance.choice, parts.models)
-    outputs = parts.head.task.count_outputs(len(parts.classes))
+    outputs = parts.task.count_outputs(len(parts.classes))
     models = count(len(rows), "model")
     return Table.of(
         [columns[at] for at in shown],
@@ -509,7 +509,7 @@ def _accuracy_notes(parts: PredictorParts) -> list[str]:
     between = "" if interval is None else f" (90 % interval for one domain: {span(*interval)})"
     by_domain = [f"{name} {value:.1f}" for name, value in provenance.accuracy_by_domain.items()]
     domains = f": {some_of(by_domain, 10)}" if by_domain else ""
-    metric = parts.head.task.measure.title
+    metric = parts.task.measure.title
     value = number(provenance.accuracy, 1)
     return [f"{metric} on held-out domains: {value} %{between}{domains}."]
 

@@ -138,7 +138,7 @@ class GraphBuilder:
     def finish(self, inputs: Sequence[Any], described: dict[str, Any], **options: Any) -> Any:
         """Return the checked ModelProto; `described` has the inputs, for its metadata."""
         helper, types = self.onnx.helper, self.onnx.TensorProto
-        dtype = types.FLOAT if self.parts.head.task.has_probabilities else types.DOUBLE
+        dtype = types.FLOAT if self.parts.task.has_probabilities else types.DOUBLE
         output = self.value_info(self.output, dtype, (len(self.parts.classes),))
         graph = helper.make_graph(
             self.nodes, "oodzoo", inputs, [output], self.constants, sparse_initializer=self.sparse
@@ -151,7 +151,7 @@ class GraphBuilder:
             {
                 "oodzoo": oodzoo.__version__,
                 "classes": json.dumps(self.parts.classes),
-                "task": self.parts.head.task.kind,
+                "task": self.parts.task.kind,
                 "inputs": json.dumps(described),
                 "predictor": json.dumps(self.parts.to_dict()),
             },
@@ -165,7 +165,7 @@ class GraphBuilder:
 
 def output_name(parts: PredictorParts) -> str:
     """Name of the output: `probabilities` of classes or labels, or `numbers`."""
-    return "probabilities" if parts.head.task.has_probabilities else "numbers"
+    return "probabilities" if parts.task.has_probabilities else "numbers"
 
 
 def require_file_name(file: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, cast
 
+from oodzoo.combining.one_head import NAMED
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import total
 from oodzoo.extraction.columns import Columns
@@ -16,7 +17,11 @@ from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
+from oodzoo.tasks import Task, task_of
 from oodzoo.zoo.spec import by_network, network_key
+
+TUNED = "tuned"
+"""How one fine-tuned model was chosen."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +78,7 @@ class Provenance:
     scores: dict[str, float]
     n_features: int
     threshold: float | None
-    choice: str = "named"
+    choice: str = NAMED
     pool: dict[str, float] = field(default_factory=dict)
     accuracy: float | None = None
     accuracy_interval: tuple[float, float] | None = None
@@ -164,6 +169,11 @@ class PredictorParts:
     left_out: LeftOut | None = None
 
     @property
+    def task(self) -> Task:
+        """What is predicted."""
+        return task_of(self.head.task.kind, self.classes)
+
+    @property
     def modality(self) -> Literal["image", "text"] | None:
         """What the models take; None if they have features only."""
         return self.models[0].modality
@@ -201,8 +211,8 @@ class PredictorParts:
         choice = {k: provenance.pop(k) for k in ("choice", "accuracy", "accuracy_interval")}
         return {
             **choice,
-            "task": self.head.task.kind,
-            "metric": self.head.task.metric,
+            "task": self.task.kind,
+            "metric": self.task.metric,
             "classes": self.classes,
             "models": [
                 {

@@ -49,7 +49,6 @@ from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.saved import read_folder, write_folder
 from oodzoo.predictor.torch_module import predictor_module
 from oodzoo.store.format import part_of_run
-from oodzoo.tasks import Task, task_of
 from oodzoo.tasks.classification import label_array
 from oodzoo.zoo import Model
 
@@ -142,11 +141,6 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
             spec = replace(model.spec, folder=model.spec.folder.resolve())
             models.append(replace(model, spec=spec))
         return vars(self) | {"models": tuple(models), "_loaded": {}}
-
-    @property
-    def task(self) -> Task:
-        """What is predicted."""
-        return task_of(self.head.task.kind, self.classes_.tolist())
 
     def stream(
         self,
@@ -249,7 +243,7 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
         min_confidence: float | None,
         level: SetLevel | None,
     ) -> Iterator[Prediction | Unreadable]:
-        task, classes, start = self.head.task, self.classes_, 0
+        task, classes, start = self.task, self.classes_, 0
         for chunk in chunks:
             rows = {position: row for row, position in enumerate(chunk.positions)}
             values = self.head.values(chunk.features)
@@ -302,11 +296,11 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
             None as the class; NaN as numbers, labels, probabilities and distance; and an empty set.
         """
         labels = [prediction.label for prediction in self._predictions(images)]
-        return self.head.task.outcome_array(labels, self.classes_)
+        return self.task.outcome_array(labels, self.classes_)
 
     def predict_proba(self, images: Inputs) -> NDArray[np.float64]:
         """Predict probabilities (n, n_classes), columns in the order of `classes_`."""
-        if not self.head.task.has_probabilities:
+        if not self.task.has_probabilities:
             raise InputError("the predictor predicts numbers, which have no probabilities")
         rows = [prediction.probabilities for prediction in self._predictions(images)]
         return np.array(rows).reshape(-1, len(self.classes_))
@@ -349,7 +343,7 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
         found = list(self._predictions(as_list(images, self.noun)))  # all must be readable
         labels = [prediction.label for prediction in found]
         values = [prediction.probabilities for prediction in found]
-        return score(self.head.task, labels, values, self.classes_, y, self.noun)
+        return score(self.task, labels, values, self.classes_, y, self.noun)
 
     @overload
     def save(self, folder: os.PathLike[str]) -> Path: ...
@@ -539,7 +533,7 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
                     "stream"
                 )
             lost.append(f"{name}: {found.reason}")
-            yield missing(found, self.head.task, self.classes_)
+            yield missing(found, self.task, self.classes_)
         if lost and len(lost) == n:
             raise InputError(f"none of the {self.noun}s can be read; first error: {lost[0]}")
         if lost:

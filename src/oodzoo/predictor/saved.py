@@ -271,7 +271,7 @@ def write_files(
         scalars,
         [model for model in parts.models if isinstance(model, FeatureModel)],
         sorted(parts.columns.normalised),
-        parts.head.task.kind,
+        parts.task.kind,
         parts.left_out,
     )
     head = {"kind": _KIND, "schema": SCHEMA, "oodzoo": oodzoo.__version__}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo.combining.combination import FinalHead
-from oodzoo.combining.pool import fit_pool
+from oodzoo.combining.pool import POOL, fit_pool
 from oodzoo.combining.pool_weights import choose_pool
 from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, predict_with_heads
 from oodzoo.core.backend import require_device
@@ -41,7 +41,7 @@ from oodzoo.predictor.models import (
     remove_at_exit,
     stated_preprocessing,
 )
-from oodzoo.predictor.parts import Provenance, hashed_images
+from oodzoo.predictor.parts import TUNED, Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor, load
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuner
@@ -424,7 +424,7 @@ def _assembled(
         scores=before.provenance.scores,
         n_features=len(Columns.all_of(source, source.models)),
         threshold=None,
-        choice="pool" if pool else "tuned",
+        choice=POOL.name if pool else TUNED,
         pool=pool,
         tuning=record | {"tuned": name, "weight": pool.get(name, 0.0) if pool else 1.0},
         name=images.short_name,
