@@ -211,7 +211,7 @@ class Combination(ABC):
     def left_out(self, training: Training, chosen: Chosen) -> Pooled:
         """Predict each training domain with what would be chosen without it, and within them.
 
-        The decision between the ways rests on it.
+        The decision between the combinations rests on it.
         """
 
     @abstractmethod

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # --- combinations ---------------------------------------------------------------------------------
 
 FINE_TUNED = "fine_tuned"
-"""Recommended beside the ways to combine models: the top model, fine-tuned."""
+"""Recommended beside the combinations: the top model, fine-tuned."""
 
 
 def titles() -> dict[str, str]:
@@ -504,14 +504,14 @@ def proposed_line(by: str | None) -> str:
     Examples
     --------
     >>> proposed_line("camera")
-    'The domains are proposed by camera, not given: a really new domain can be easier or harder.'
+    'The domains are proposed by camera, not given: accuracy on a truly new domain may differ.'
     >>> proposed_line(None)
     ''
     """
     if by is None:
         return ""
     return (
-        f"The domains are proposed by {by}, not given: a really new domain can be easier or harder."
+        f"The domains are proposed by {by}, not given: accuracy on a truly new domain may differ."
     )
 
 

@@ -1,4 +1,4 @@
-"""The ways to combine models, and the decision which of them to recommend."""
+"""The combinations of models, and the decision which of them to recommend."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oodzoo.extraction.features import FeatureSource
 COMBINATIONS: dict[str, Combination] = {
     way.name: way for way in (SINGLE, POOL, ENSEMBLE, SELECTION)
 }
-"""All ways to combine models, by name; the order is that of tables."""
+"""All combinations, by name; the order is that of tables."""
 
 
 def require_choice(choice: str) -> None:
@@ -63,8 +63,8 @@ def decide_again(training: Training, before: Mapping[str, Estimate]) -> Decision
     ----------
     training : Training
     before : dict of str to Estimate
-        Of ways that need heads of their own, as they were estimated within wider limits, if they
-        are within the narrower ones, too.
+        Of combinations that need heads of their own, as they were estimated within wider limits, if
+        they are within the narrower ones, too.
     """
     ways = {name: way for name, way in COMBINATIONS.items() if way.from_heads}
     return _decision(training, {n: way.choose(training) for n, way in ways.items()}, before)

@@ -303,7 +303,7 @@ class _Asked:
     Attributes
     ----------
     choose : str
-        "auto", or the name of a way to combine models.
+        "auto", or the name of a combination.
     named : bool
         Whether all features of the models that were named are used.
     top_k : int, sequence of int or "auto", optional

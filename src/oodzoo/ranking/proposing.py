@@ -42,10 +42,7 @@ from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.sync import regroup_store
 from oodzoo.store.table import GIVEN
 
-CAUTION = (
-    "Proposed domains are a guess: leaving one out can be easier or harder than a really new "
-    "domain."
-)
+CAUTION = "Proposed domains are guesses: accuracy on a truly new domain may differ."
 
 
 @dataclass(frozen=True)

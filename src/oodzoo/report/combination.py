@@ -242,7 +242,7 @@ def _comparison_table(evaluation: Evaluation) -> Table:
         for domain in (None, *evaluation.domains)
     ]
     ident = evaluation.metric.replace("_", "-")
-    return Table(ident, f"{main.title} on each held-out domain", columns, rows)
+    return Table(ident, f"{main.title} of combinations by held-out domain", columns, rows)
 
 
 def _others(evaluation: Evaluation) -> dict[str, str]:
@@ -300,7 +300,7 @@ def _comparison_chart(groups: dict[str, list[Lane]], metric: Measure, descriptio
         left, right = (146, size.width - 46) if size.narrow else (390, size.width - 60)
         heights = [LANE * len(lanes) + gap for lanes in groups.values()]
         bottom = top + sum(heights)
-        title = f"{metric.title} on each held-out domain"
+        title = f"{metric.title} of combinations by held-out domain"
         drawing = Drawing(size.width, bottom + 6, title, description)
         scale = percent(ends, left, right, lowest=metric.lowest)
         tops = [top + sum(heights[:at]) for at in range(len(heights))]

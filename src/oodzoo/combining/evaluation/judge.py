@@ -75,8 +75,8 @@ class Fold:
     diagnosis : ClassDiagnosis, optional
         Of what is recommended; None without classes.
     estimates : dict of str to pair of lists of array
-        Contributions to the metric of the training domains, left out and within, of the ways to
-        combine models that need heads of their own: see
+        Contributions to the metric of the training domains, held out and within, of the
+        combinations that need heads of their own: see
         :class:`~oodzoo.combining.verdict.Estimate`. The second list may be empty.
     """
 
@@ -150,7 +150,7 @@ def milliseconds_of(source: FeatureSource, models: Sequence[str]) -> float | Non
 
 
 def budgets_of(source: FeatureSource, models: Sequence[str]) -> list[float]:
-    """Shares of the time per image of some models in which at least one model of all can run.
+    """Time limits, as shares of the time of some models, that at least one model meets.
 
     Two digits are enough for an option; none if the time of a model is unknown.
     """

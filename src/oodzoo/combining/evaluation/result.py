@@ -47,7 +47,7 @@ FIELDS = tuple(way.name for way in (SINGLE, POOL, ENSEMBLE, SELECTION))
 
 @dataclass(frozen=True)
 class Recommended:
-    """The recommended way to combine the models, and its accuracy on unseen domains.
+    """The recommended combination of the models, and its accuracy on unseen domains.
 
     For other tasks than classification, the main metric takes the place of the accuracy.
 
@@ -68,8 +68,8 @@ class Recommended:
     choices : dict of str to str
         What was chosen for each held-out domain.
     estimates, within : dict of str to float
-        What decided: accuracy of each way on held-out domains, and by cross-validation within the
-        domains, in percent. They are comparisons; the accuracy to expect is `average`.
+        What decided: accuracy of each combination on held-out domains, and by cross-validation
+        within the domains, in percent. They are comparisons; the accuracy to expect is `average`.
     candidates : tuple of str
         The models that it was chosen from; empty if an earlier version wrote it.
     max_models, max_ms : int and float, optional
