@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cache
 from importlib import import_module
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -114,10 +115,7 @@ class HeadedNetwork:
 
     def weight(self, name: str) -> Tensor:
         """A weight by its name, with its adapter."""
-        found: Any = self.parts
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
+        return attrgetter(name)(self.parts)
 
     def load(self, weights: Mapping[str, Tensor]) -> None:
         """Set weights."""
