@@ -13,15 +13,14 @@ from rich.console import Console
 from oodzoo.cli import terminal
 from oodzoo.cli.options import Bar
 from oodzoo.cli.terminal import (
+    Bars,
+    Meter,
     Part,
     Terminal,
     column_widths,
     fit_table,
-    left_in_words,
     needed_width,
-    progress_bars,
     progress_lines,
-    time_left,
 )
 
 Captured = pytest.CaptureFixture[str]
@@ -148,26 +147,16 @@ def test_text_may_be_broken_between_words_and_the_widest_gives_way() -> None:
 # --- progress ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("done", "total", "left", "words"),
-    [(1, 4, 30.0, "30 s left"), (4, 4, 0.0, "0 s left"), (5, 4, 0.0, "0 s left"),
-     (0, 4, None, ""), (1, None, None, ""), (1, 7, 60.0, "1 min 0 s left")],
-)  # fmt: skip
-def test_time_left(done: int, total: int | None, left: float | None, words: str) -> None:
-    found = time_left(done, total, elapsed=10.0)
-    assert found == left
-    assert left_in_words(found) == words
-
-
-def test_a_bar_shows_the_time_left_next_to_a_long_name() -> None:
+def test_a_bar_shows_the_time_left_next_to_a_long_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("oodzoo.core.events.progress.time.monotonic", lambda: now[0])
     out = io.StringIO()
     console = Console(file=out, force_terminal=True, width=80)
-    with progress_bars(console, "{task.fields[speed]}") as bars:
-        task = bars.add_task("mobilenet_v1_025_128_imagenet", total=1400, speed="1,062 images/s")
-        bars.update(task, completed=256)
-        bars.tasks[0].start_time = bars.get_time() - 600
-        bars.refresh()
-    assert " s left" in out.getvalue()
+    with Bars(console, "{task.fields[speed]}") as bars:
+        meter = bars.add("mobilenet_v1_025_128_imagenet", speed="1,062 images/s")
+        now[0] += 600
+        meter(256, 1400)
+    assert "44 min 42 s left" in out.getvalue()
     assert "256/1400" in out.getvalue()
     assert "…" not in out.getvalue()
 
@@ -187,14 +176,13 @@ def test_lines_say_how_far_work_is(monkeypatch: pytest.MonkeyPatch) -> None:
         for _ in range(2):  # the first may have been on its way
             spoken.acquire(timeout=20)
     assert said[0].startswith("Ranking: running for ")
-    assert said[-1].startswith("Ranking: 5 of 1,000, ")
-    assert said[-1].endswith(" left")
+    assert said[-1].startswith("Ranking: 5 of 1,000 (0 %), running for ")
 
 
 def test_a_bar_follows_all_stages_that_know_their_total() -> None:
     seen: list[tuple[int, int]] = []
     said: list[str] = []
-    bar = Bar(lambda done, total: seen.append((done, total)), said.append)
+    bar = Bar(Meter(lambda meter: seen.append((meter.done, meter.total))), said.append)
     bar.progress("evaluation", 0, 0, message="reading")
     bar.progress("ranking", 3, 4)
     bar.end("ranking", status="done", seconds=1.0)

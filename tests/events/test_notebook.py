@@ -21,15 +21,15 @@ def test_what_the_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
     progress = NotebookProgress()
     progress.start("run")
     progress.start("extraction")
-    progress.progress("extraction", 1, 8)
+    progress.progress("extraction", 0, 8)
     assert not seen  # too early
     now[0] += 1
     progress.progress("extraction", 2, 8)
     assert seen[-1]["text/plain"] == "Extraction: 25 %, 1.0 s"
-    assert '<progress value="2" max="8">' in seen[-1]["text/html"]
+    assert '<progress value="0.250">' in seen[-1]["text/html"]
     now[0] += 3
     progress.progress("extraction", 4, 8, message="a <b>")
-    assert seen[-1]["text/plain"] == "Extraction: 50 %, about 4.0 s left, a <b>"
+    assert seen[-1]["text/plain"] == "Extraction: 50 %, about 6 s left, a <b>"
     assert "a &lt;b&gt;" in seen[-1]["text/html"]
     progress.progress("extraction", 8, 8)
     assert len(seen) == 2  # shown just now

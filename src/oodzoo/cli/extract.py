@@ -26,9 +26,9 @@ from oodzoo.cli.options import (
     TrackingOptions,
     open_data,
 )
-from oodzoo.cli.terminal import WIDTH, Terminal
+from oodzoo.cli.terminal import WIDTH, Bars, Meter, Terminal
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Events, Listener, Progress
+from oodzoo.core.events import Events, Listener
 from oodzoo.core.options import ZooLimits
 from oodzoo.core.remote.location import is_url, parse_location
 from oodzoo.core.text import count
@@ -264,28 +264,30 @@ def show_dropped(terminal: Terminal, models: dict[str, Dropped]) -> None:
 def extraction_progress(terminal: Terminal) -> Iterator[Listener]:
     """Show two bars on stderr: all models together, and the current one."""
     if not terminal.shows_progress:
-        with terminal.progress("Extracting") as advance:
-            yield _Lines(terminal, advance)
+        with terminal.progress("Extracting") as meter:
+            yield _Lines(terminal, meter)
         return
     columns = ["{task.fields[speed]}"] if terminal.messages.width >= WIDTH else []
-    with terminal.bars(*columns) as bars:
+    with Bars(terminal.messages, *columns) as bars:
         yield _Bars(terminal, bars)
 
 
 class _Lines(Listener):
     """Shows the start, messages and every failed model as a line."""
 
-    def __init__(self, terminal: Terminal, advance: Progress | None = None) -> None:
+    def __init__(self, terminal: Terminal, meter: Meter | None) -> None:
         self._terminal = terminal
-        self._advance = advance
+        self._meter = meter
 
     def start(self, stage: str, **facts: Any) -> None:
         models, n_images = facts["models"], facts["images"]
         self._terminal.say(f"{count(len(models), 'model')}, {count(n_images, 'image')}")
+        if self._meter is not None:
+            self._meter.restart()
 
     def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-        if self._advance is not None and total:
-            self._advance(done, total)
+        if self._meter is not None and total:
+            self._meter(done, total, facts.get("share"))
         if "message" in facts:
             self._terminal.say(facts["message"])
         if "failed" in facts:
@@ -296,11 +298,12 @@ class _Lines(Listener):
 class _Bars(_Lines):
     """Shows progress as bars."""
 
-    def __init__(self, terminal: Terminal, bars: Any) -> None:
-        super().__init__(terminal)
+    def __init__(self, terminal: Terminal, bars: Bars) -> None:
         self._bars = bars
-        self._all = bars.add_task("all models", total=None, speed="")
-        self._one = bars.add_task("", total=None, speed="", visible=False)
+        self._all = bars.add("all models", speed="")
+        self._one = bars.add("", speed="", visible=False)
+        super().__init__(terminal, self._all)
+        self._model = ""
         self._done: Counter[str] = Counter()
         self._computed: Counter[str] = Counter()
         self._seconds: dict[str, float] = defaultdict(float)
@@ -311,7 +314,6 @@ class _Bars(_Lines):
 
     def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
         super().progress(stage, done, total, **facts)
-        self._bars.update(self._all, completed=done, total=total)
         if "images" not in facts:
             return
         model, seconds = facts["model"], facts["seconds"]
@@ -320,14 +322,14 @@ class _Bars(_Lines):
             self._computed[model] += facts["images"]
             self._seconds[model] += seconds
             speed = self._computed.total() / sum(self._seconds.values())
-            self._bars.update(self._all, speed=f"{speed:,.0f} images/s")
-            self._bars.update(
-                self._one,
-                description=model,
-                completed=self._done[model],
-                total=self._n_images,
-                speed=f"{self._computed[model] / self._seconds[model]:,.0f} images/s",
-                visible=True,
+            self._bars.change(self._all, speed=f"{speed:,.0f} images/s")
+            if model != self._model:
+                self._model = model
+                self._one.restart()
+            self._one(self._done[model], self._n_images)
+            speed = self._computed[model] / self._seconds[model]
+            self._bars.change(
+                self._one, description=model, speed=f"{speed:,.0f} images/s", visible=True
             )
 
 

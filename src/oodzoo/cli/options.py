@@ -89,9 +89,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.terminal import Meter, Terminal
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Listener, Log, Progress
+from oodzoo.core.events import Listener, Log
 from oodzoo.core.options import DEVICE, Compute, Limits
 from oodzoo.core.remote.location import url_of_path
 from oodzoo.core.text import duration
@@ -365,8 +365,8 @@ def listening(
     terminal: Terminal, title: str, others: Sequence[Listener] = ()
 ) -> Iterator[list[Listener]]:
     """Show the progress of work; yields its listener, unless the terminal is quiet, and others."""
-    with terminal.progress(title) as advance:
-        yield [*([] if advance is None else [Bar(advance, terminal.detail)]), *others]
+    with terminal.progress(title) as meter:
+        yield [*([] if meter is None else [Bar(meter, terminal.detail)]), *others]
 
 
 class Bar(Listener):
@@ -375,8 +375,8 @@ class Bar(Listener):
     Stages within a stage that counts its own steps are part of such a step.
     """
 
-    def __init__(self, advance: Progress, say: Log = lambda _: None) -> None:
-        self._advance = advance
+    def __init__(self, meter: Meter, say: Log = lambda _: None) -> None:
+        self._meter = meter
         self._say = say
         self._counting: str | None = None
 
@@ -384,8 +384,10 @@ class Bar(Listener):
         if "message" in facts:
             self._say(facts["message"])
         if total and self._counting in (None, stage):
+            if self._counting is None:
+                self._meter.restart()
             self._counting = stage
-            self._advance(done, total)
+            self._meter(done, total, facts.get("share"))
 
     def end(self, stage: str, **facts: Any) -> None:
         if "seconds" in facts:

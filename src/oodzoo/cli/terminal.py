@@ -7,14 +7,13 @@ import json
 import os
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any, ClassVar, NamedTuple, Self
 
-from oodzoo.core.events import Log, Progress
+from oodzoo.core.events import Log, TimeLeft, share_done
 from oodzoo.core.text import count, duration, printable, wrapped
 
 _INDENT = "  "
@@ -173,81 +172,113 @@ SECONDS = 30.0
 """Time between two lines of progress."""
 
 
-def time_left(done: int, total: int | None, elapsed: float) -> float | None:
-    """Seconds until all is done, at the mean speed so far; None if that is not known.
+class Meter:
+    """How far the work is that a bar or a line shows, called with what is done and the total.
 
-    Examples
-    --------
-    >>> time_left(3, 12, elapsed=6.0)
-    18.0
+    Parameters
+    ----------
+    changed : callable
+        Called with the meter when more is done.
     """
-    return None if not done or not total else elapsed * max(total - done, 0) / done
+
+    def __init__(self, changed: Callable[[Meter], None] = lambda _: None) -> None:
+        self._changed = changed
+        self.restart()
+
+    def restart(self) -> None:
+        """Other work begins."""
+        self.done = self.total = 0
+        self.left = TimeLeft()
+
+    def __call__(self, done: int, total: int, share: float | None = None) -> None:
+        """So much is done; the share of the work, if it is better known than by these numbers."""
+        self.done, self.total = done, total
+        self.left.reach(share_done(done, total, {} if share is None else {"share": share}))
+        self._changed(self)
+
+    @property
+    def words(self) -> str:
+        """What is done, and the time left, for a line."""
+        if not self.total:
+            return f"running for {duration(self.left.elapsed)}"
+        what = f"{self.done:,} of {self.total:,} ({100 * self.left.share:.0f} %)"
+        if self.left.share == 1.0:
+            return f"{what}, finishing"
+        return f"{what}, {self.left.words or f'running for {duration(self.left.elapsed)}'}"
 
 
-def left_in_words(seconds: float | None) -> str:
-    """The time left in whole seconds; nothing if it is not known.
+class Bars:
+    """Bars of rich on a console.
 
-    Examples
-    --------
-    >>> left_in_words(18.2), left_in_words(200.0)
-    ('18 s left', '3 min 20 s left')
+    Parameters
+    ----------
+    console : rich.console.Console
+    columns : str
+        Shown before the time left.
     """
-    if seconds is None:
-        return ""
-    whole = round(seconds)
-    return f"{whole} s left" if whole < 60 else f"{duration(whole)} left"
 
+    def __init__(self, console: Any, *columns: str) -> None:
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+        from rich.table import Column
+        from rich.text import Text
 
-def progress_bars(console: Any, *columns: str) -> Any:
-    """Create bars of rich on a console, with additional columns before the time left."""
-    from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, Task
-    from rich.progress import Progress as Bars
-    from rich.table import Column
-    from rich.text import Text
+        class Left(ProgressColumn):
+            """The time left, which runs down while nothing is reported."""
 
-    class Left(ProgressColumn):
-        """The time left at the mean speed so far: steps may be few, and take long."""
+            def render(self, task: Task) -> Text:
+                words = task.fields["meter"].left.words
+                return Text(words, style="progress.remaining", no_wrap=True)
 
-        def render(self, task: Task) -> Text:
-            total = None if task.total is None else int(task.total)
-            left = time_left(int(task.completed), total, task.elapsed or 0.0)
-            return Text(left_in_words(left), style="progress.remaining", no_wrap=True)
+        self._rich = Progress(
+            "{task.description}",
+            BarColumn(bar_width=None, table_column=Column(ratio=1, max_width=40)),
+            TextColumn("{task.fields[numbers]}", table_column=Column(no_wrap=True)),
+            *columns,
+            Left(table_column=Column(no_wrap=True)),  # the bar gets shorter instead
+            console=console,
+            transient=True,
+        )
+        self._tasks: dict[Meter, Any] = {}
 
-    return Bars(
-        "{task.description}",
-        BarColumn(bar_width=None, table_column=Column(ratio=1, max_width=40)),
-        MofNCompleteColumn(table_column=Column(no_wrap=True)),
-        *columns,
-        Left(table_column=Column(no_wrap=True)),  # the bar gets shorter instead
-        console=console,
-        transient=True,
-    )
+    def __enter__(self) -> Self:
+        self._rich.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._rich.stop()
+
+    def add(self, title: str, **fields: Any) -> Meter:
+        """Add a bar."""
+        meter = Meter(self._show)
+        self._tasks[meter] = self._rich.add_task(
+            title, total=None, meter=meter, numbers="", **fields
+        )
+        return meter
+
+    def _show(self, meter: Meter) -> None:
+        share = meter.left.share if meter.total else None
+        numbers = f"{meter.done}/{meter.total}" if meter.total else ""
+        total = None if share is None else 1.0
+        self.change(meter, completed=share or 0.0, total=total, numbers=numbers)
+
+    def change(self, meter: Meter, **fields: Any) -> None:
+        """Change the title of a bar, its columns, or whether it is visible."""
+        self._rich.update(self._tasks[meter], **fields)
 
 
 @contextmanager
-def progress_lines(say: Log, title: str | Callable[[], str]) -> Iterator[Progress]:
-    """Say about every `SECONDS` how far work is; yields a callback that takes done and total."""
-    start, at = time.monotonic(), [0, 0]
-    ended = Event()
-
-    def advance(done: int, total: int) -> None:
-        at[:] = done, total
+def progress_lines(say: Log, title: str) -> Iterator[Meter]:
+    """Say about every `SECONDS` how far work is."""
+    meter, ended = Meter(), Event()
 
     def report() -> None:
         while not ended.wait(SECONDS):
-            done, total = at
-            left = left_in_words(time_left(done, total, time.monotonic() - start))
-            parts = [f"{done:,} of {total:,}" if total else "", left]
-            name = title if isinstance(title, str) else title()
-            known = ", ".join(filter(None, parts)) or (
-                f"running for {duration(time.monotonic() - start)}"
-            )
-            say(f"{name}: {known}")
+            say(f"{title}: {meter.words}")
 
     thread = Thread(target=report, daemon=True)
     thread.start()
     try:
-        yield advance
+        yield meter
     finally:
         ended.set()
         thread.join()
@@ -467,18 +498,13 @@ class Terminal:
         self._results.print(table)
 
     @contextmanager
-    def progress(self, title: str) -> Iterator[Progress | None]:
-        """Show a bar on a terminal, else a line now and then; yields a callback, None if quiet."""
+    def progress(self, title: str) -> Iterator[Meter | None]:
+        """Show a bar on a terminal, else a line now and then; None if quiet."""
         if self.quiet:
             yield None
         elif not self.shows_progress:
-            with progress_lines(self.say, title) as advance:
-                yield advance
+            with progress_lines(self.say, title) as meter:
+                yield meter
         else:
-            with self.bars() as bar:
-                task = bar.add_task(title, total=None)
-                yield lambda done, total: bar.update(task, completed=done, total=total)
-
-    def bars(self, *columns: str) -> Any:
-        """Create progress bars on stderr, with additional columns before the time left."""
-        return progress_bars(self.messages, *columns)
+            with Bars(self.messages) as bars:
+                yield bars.add(title)

@@ -15,7 +15,9 @@ from oodzoo.core.events.listener import (
     Stage,
     extent,
     or_notebook,
+    share_done,
 )
+from oodzoo.core.events.progress import TimeLeft, advance, part, tracked
 
 if TYPE_CHECKING:
     from oodzoo.core.events.tracking import LogFile, MLflowListener, TensorBoardListener
@@ -31,8 +33,13 @@ __all__ = [
     "Progress",
     "Stage",
     "TensorBoardListener",
+    "TimeLeft",
+    "advance",
     "extent",
     "or_notebook",
+    "part",
+    "share_done",
+    "tracked",
 ]
 
 # Imported when first used: most work has none of them, and `oodzoo --help` stays fast.

@@ -11,14 +11,17 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextvars import ContextVar
 from html import escape
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 from oodzoo.core.errors import InputError
+from oodzoo.core.events.progress import Part, TimeLeft, current_part
 from oodzoo.core.text import duration, one_line, short_name
+
+T = TypeVar("T")
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
@@ -40,7 +43,11 @@ class Listener:
         """A stage starts; most have the facts `models`, `domains` and `images`."""
 
     def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-        """A part of a stage is done, or, with the fact `message`, there is something to say."""
+        """A part of a stage is done, or, with the fact `message`, there is something to say.
+
+        The fact `share` is how much of the work is done, from 0 to 1, where it is better known than
+        by these numbers: parts may be of different size, and partly done.
+        """
 
     def metric(self, stage: str, name: str, value: float, *, step: int | None = None) -> None:
         """A stage has measured something."""
@@ -107,6 +114,17 @@ class Events(Listener):
                 )
 
 
+def share_done(done: int, total: int, facts: Mapping[str, Any]) -> float:
+    """The share of the work of a stage that is done, by the facts of its progress.
+
+    Examples
+    --------
+    >>> share_done(1, 4, {}), share_done(1, 4, {"share": 0.3}), share_done(0, 0, {})
+    (0.25, 0.3, 0.0)
+    """
+    return float(facts.get("share", done / total if total else 0.0))
+
+
 def plain_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts that JSON can express; the others, such as results, are left out.
 
@@ -149,8 +167,6 @@ _DELAY = 0.5
 """Seconds before anything is shown: quick work shows nothing."""
 _EVERY = 0.2
 """Seconds between updates."""
-_ENOUGH = 2.0
-"""Seconds after which the time left can be estimated."""
 
 
 def in_notebook() -> bool:
@@ -184,6 +200,7 @@ class NotebookProgress(Listener):
         for each in reversed(self._open):
             if each.stage == stage:
                 each.done, each.total = done, total
+                each.left.reach(share_done(done, total, facts))
                 break
         self._message = facts.get("message", self._message)
         self._update()
@@ -226,6 +243,7 @@ class _Open:
         self.stage = stage
         self.started = time.monotonic()
         self.done = self.total = 0
+        self.left = TimeLeft()
 
     @property
     def title(self) -> str:
@@ -237,14 +255,9 @@ class _Open:
 
     def words(self, message: str) -> str:
         """How far it is, and what it does."""
-        words = []
-        if self.total:
-            words.append(f"{100 * self.done / self.total:.0f} %")
-        spent = self.seconds
-        if 0 < self.done < self.total and spent > _ENOUGH:
-            words.append(f"about {duration(spent * (self.total - self.done) / self.done)} left")
-        else:
-            words.append(duration(spent))
+        words = [f"{100 * self.left.share:.0f} %"] if self.total else []
+        left = self.left.words
+        words.append(f"about {left}" if left else duration(self.seconds))
         if message:
             words.append(short_name(message, 80))
         return ", ".join(words)
@@ -253,7 +266,7 @@ class _Open:
         return f"{self.title}: {self.words(message)}"
 
     def html(self, message: str) -> str:
-        bar = f'<progress value="{self.done}" max="{self.total}"></progress>' if self.total else ""
+        bar = f'<progress value="{self.left.share:.3f}"></progress>' if self.total else ""
         return f"{escape(self.title)} {bar} {escape(self.words(message))}"
 
 
@@ -293,6 +306,8 @@ class Stage:
     ----------
     events : Events
         To pass on to functions that have stages of their own.
+    whole : Part
+        All the work, to be divided into parts.
     """
 
     def __init__(self, listener: Listeners | None, name: str, **facts: Any) -> None:
@@ -301,15 +316,22 @@ class Stage:
         self._name = name
         self._facts = facts
         self._at = (0, 0)
+        self._share = 0.0
+        self._emitted = 0.0
+        self._outer: Part | None = None
+        self.whole = Part(self._reach)
 
     def __enter__(self) -> Self:
         self.events.start(self._name, **self._facts)
         self._outside = _within.set(True)
+        self._outer = current_part.get()
+        current_part.set(None)  # until the stage says what its parts are
         self._start = time.perf_counter()
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         seconds = time.perf_counter() - self._start
+        current_part.set(self._outer)
         _within.reset(self._outside)
         if error is None:
             self.events.end(self._name, status="done", seconds=seconds, result=self._result)
@@ -319,11 +341,32 @@ class Stage:
     def progress(self, done: int, total: int) -> None:
         """A part is done."""
         self._at = (done, total)
-        self.events.progress(self._name, done, total)
+        self._emit()
 
     def say(self, message: str) -> None:
         """Emit one line about the current step."""
-        self.events.progress(self._name, *self._at, message=message)
+        self._emit(message=message)
+
+    def tracked(self, items: Sequence[T], *, weights: Sequence[float] | None = None) -> Iterator[T]:
+        """Yield items, which are all the work, and count them; see :func:`tracked`."""
+        for number, item in enumerate(self.whole.tracked(items, weights=weights)):
+            self.progress(number, len(items))
+            yield item
+        self.progress(len(items), len(items))
+
+    def _reach(self, share: float) -> None:
+        """A share of the work is done, of which not all is emitted."""
+        self._share = max(share, self._share)
+        if self._outer is not None:
+            self._outer.reach(self._share)
+        if self._at[1] and time.monotonic() - self._emitted >= _EVERY:
+            self._emit()
+
+    def _emit(self, **facts: Any) -> None:
+        self._emitted = time.monotonic()
+        if self._share:
+            facts["share"] = self._share
+        self.events.progress(self._name, *self._at, **facts)
 
     def finish(self, result: Any, metrics: Mapping[str, float]) -> None:
         """Emit what has been measured; the result is a fact of the end."""
