@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo.extraction import distributed as real
-from oodzoo.extraction.engines import Processes, Reply, Work, Worker
+from oodzoo.extraction.engines import Processes, Reply, TaskProgress, Work, Worker
 from oodzoo.store.writer import StoreWriter
 
 FOLDER = "OODZOO_TEST_FOLDER"
@@ -26,8 +26,10 @@ class Troubled(Processes):
         self._function = f"{__name__}:{function}"
         self.replies: list[Reply] = []
 
-    def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
-        for number, reply in super().run(replace(work, function=self._function), tasks):
+    def run(
+        self, work: Work, tasks: Iterable[bytes], progress: TaskProgress | None = None
+    ) -> Iterator[tuple[int, Reply]]:
+        for number, reply in super().run(replace(work, function=self._function), tasks, progress):
             self.replies.append(reply)
             yield number, reply
 

@@ -343,6 +343,7 @@ def select(
     with (
         listening(terminal, "Selecting", log.listeners()) as listener,
         Stage(listener, "selection", **extent(as_source(opened))) as stage,
+        stage.whole.between(0.0, 1.0),
     ):
         selection = select_features(
             opened,

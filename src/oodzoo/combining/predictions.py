@@ -34,9 +34,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.core.events import Progress
+from oodzoo.core.events import tracked
 from oodzoo.extraction.columns import Columns, Samples
-from oodzoo.extraction.features import FeatureSource, groups_of
+from oodzoo.extraction.features import FeatureSource, groups_of, head_costs
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, HeadPath, split_without
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.linear.heads.outputs import (
@@ -308,16 +308,14 @@ class Pooled(NamedTuple):
 
 
 def predict_with_heads(
-    source: FeatureSource, *, device: str | None = None, progress: Progress | None = None
+    source: FeatureSource, *, device: str | None = None
 ) -> dict[str | None, Heads]:
     """Predictions of all heads of all models, by held-out domain; None: no domain is held out."""
     alone: dict[str, ByTest] = {}
     candidates: dict[Head, ByTest] = {}
-    for number, model in enumerate(source.models):
+    for model in tracked(source.models, weights=head_costs(source, source.models)):
         alone[model], found = model_predictions(source, model, device=device)
         candidates |= found
-        if progress is not None:
-            progress(number + 1, len(source.models))
     milliseconds = {model: source.facts(model).milliseconds for model in source.models}
     result: dict[str | None, Heads] = {}
     for test in alone[source.models[0]]:

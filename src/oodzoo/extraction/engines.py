@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ import msgspec
 from joblib import cpu_count
 
 from oodzoo.core.errors import InputError
+from oodzoo.core.events.progress import Part, current_part
 from oodzoo.core.options import Compute
 from oodzoo.core.packages import optional_package
 from oodzoo.core.text import one_line
@@ -69,13 +71,18 @@ class Worker(msgspec.Struct, frozen=True):
 class Reply(msgspec.Struct, frozen=True):
     """The outcome of a task: its result, or one line about what went wrong.
 
-    After a `fatal` error the other tasks would fail too, and the job stops.
+    After a `fatal` error the other tasks would fail too, and the job stops. With a `share`, it is
+    no outcome yet: so much of the task is done.
     """
 
     result: bytes | None = None
     error: str | None = None
     fatal: bool = False
     machine: str = ""
+    share: float | None = None
+
+
+TaskProgress = Callable[[int, float], None]
 
 
 class Engine(Protocol):
@@ -93,10 +100,14 @@ class Engine(Protocol):
         """Whether models run on GPUs."""
         ...
 
-    def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
+    def run(
+        self, work: Work, tasks: Iterable[bytes], progress: TaskProgress | None = None
+    ) -> Iterator[tuple[int, Reply]]:
         """Run tasks and yield the number and the outcome of each as it ends.
 
         A task whose process or machine dies is started again, at most three times in all.
+        `progress` is called with the number of a task and the share of it that is done, if the
+        engine knows it.
         """
         ...
 
@@ -143,9 +154,23 @@ def main() -> None:
     inbox = _Inbox(sys.stdin.buffer)
     hello = msgspec.json.decode(inbox.take(), type=Hello)
     shared = inbox.take()
+    last = 0.0
+
+    def report(share: float) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _EVERY:
+            last = time.monotonic()
+            write_message(replies, msgspec.json.encode(Reply(share=share)))
+
     while True:
-        reply = run_task(hello.function, shared, inbox.take(), hello.worker)
+        task = inbox.take()
+        current_part.set(Part(report))
+        reply = run_task(hello.function, shared, task, hello.worker)
         write_message(replies, msgspec.json.encode(reply))
+
+
+_EVERY = 0.5
+"""Seconds between two messages of how far a task is."""
 
 
 class _Inbox:
@@ -211,7 +236,9 @@ class Processes:
     def uses_gpu(self) -> bool:
         return any(device.startswith("cuda") for device in self.devices)
 
-    def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
+    def run(
+        self, work: Work, tasks: Iterable[bytes], progress: TaskProgress | None = None
+    ) -> Iterator[tuple[int, Reply]]:
         """Run tasks; the processes end with the iterator, also if it is not exhausted."""
         todo = _Queue(tasks)
         done: SimpleQueue[tuple[int, Reply] | None] = SimpleQueue()
@@ -223,8 +250,10 @@ class Processes:
                 item = done.get()
                 if item is None:
                     running -= 1
-                else:
+                elif item[1].share is None:
                     yield item
+                elif progress is not None:
+                    progress(item[0], item[1].share)
         finally:
             todo.close()
             for line in lines:
@@ -287,7 +316,7 @@ class _Line:
         try:
             while (task := self._todo.take()) is not None:
                 number, content = task
-                self._done.put((number, self._reply(content)))
+                self._done.put((number, self._reply(number, content)))
         except Exception as error:  # for example no memory for another process
             self._todo.close(error)
         finally:
@@ -295,7 +324,7 @@ class _Line:
                 self._process.close()
             self._done.put(None)
 
-    def _reply(self, task: bytes) -> Reply:
+    def _reply(self, number: int, task: bytes) -> Reply:
         error = "stopped"
         for _ in range(ATTEMPTS):
             with self._lock:
@@ -304,7 +333,7 @@ class _Line:
                 if self._process is None:
                     self._process = _Process(self._work, self._worker)
                 process = self._process
-            reply = process.ask(task)
+            reply = process.ask(task, lambda reply: self._done.put((number, reply)))
             if reply is not None:
                 return reply
             error = process.last_words()
@@ -333,8 +362,11 @@ class _Process:
             raise
         self._first = [msgspec.json.encode(Hello(work.function, worker)), work.shared]
 
-    def ask(self, task: bytes) -> Reply | None:
-        """Send a task and wait for the reply; None if the process has died."""
+    def ask(self, task: bytes, report: Callable[[Reply], None]) -> Reply | None:
+        """Send a task and wait for the reply; None if the process has died.
+
+        `report` gets what comes before it.
+        """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -343,8 +375,12 @@ class _Process:
         except (BrokenPipeError, ValueError):  # dead, or stopped by us
             return None
         self._first = []
-        answer = read_message(self._process.stdout)
-        return None if answer is None else msgspec.json.decode(answer, type=Reply)
+        while (answer := read_message(self._process.stdout)) is not None:
+            reply = msgspec.json.decode(answer, type=Reply)
+            if reply.share is None:
+                return reply
+            report(reply)
+        return None
 
     def last_words(self) -> str:
         """Say how the process died, with the last line that it printed."""
@@ -461,7 +497,9 @@ class RayCluster:
     def uses_gpu(self) -> bool:
         return self._device == "cuda"
 
-    def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
+    def run(
+        self, work: Work, tasks: Iterable[bytes], progress: TaskProgress | None = None
+    ) -> Iterator[tuple[int, Reply]]:
         """Run tasks; those that have not started are cancelled if the iterator is closed."""
         ray = self._ray
         nodes = self._nodes()

@@ -39,6 +39,7 @@ from oodzoo.extraction.outcome import Extraction, ExtractionConfig, ExtractionPr
 from oodzoo.extraction.target import require_usable
 from oodzoo.store.class_embeddings import ClassEmbeddings, write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.format import read_local
 from oodzoo.store.mirror import store_folder
 from oodzoo.store.table import ImageIndex, SampleTable
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
@@ -215,7 +216,9 @@ class Extractor:
             self._writer = stack.enter_context(writing(self.path))
             self._before = set(self._writer.manifest.models)
             self.progress = stack.enter_context(
-                ExtractionProgress(self._listener, self.models, len(self.files))
+                ExtractionProgress(
+                    self._listener, self.models, len(self.files), self._expected_costs()
+                )
             )
             self._timings = Timings(self.path, self.extraction, self.progress)
             self._writer.require_all_images(self._table, self.extraction.unreadable)
@@ -326,6 +329,18 @@ class Extractor:
             if images is None and of_part is None:
                 self.finish()  # the models of this group can already be used
 
+    def _expected_costs(self) -> dict[str, float]:
+        """Milliseconds per image of models that were timed, or the sizes of all."""
+        key = "milliseconds_per_image"
+        timed = {name: read_local(self.path, name).get(key) for name in self._members}
+        sizes = {
+            name: member.parameters
+            for name, member in self._members.items()
+            if isinstance(member, ModelSpec)
+        }
+        known = timed if any(timed.values()) else sizes
+        return {name: float(cost) for name, cost in known.items() if cost}
+
     # --- elsewhere -------------------------------------------------------------------------------
 
     def _extract_by_tasks(self, names: Sequence[str], images: Collection[str] | None) -> None:
@@ -395,7 +410,13 @@ class Extractor:
                     yield msgspec.json.encode(started[-1])
 
         sizes = {name: len(images) for name, images in self._writer.index.shards.items()}
-        for number, reply in self._engine.run(work, encoded()):
+
+        def report(number: int, share: float) -> None:
+            n_images = share * sum(sizes[shard] for shard in started[number].shards)
+            self.progress.runs(number, dict.fromkeys(started[number].models, n_images))
+
+        for number, reply in self._engine.run(work, encoded(), report):
+            self.progress.runs(number, {})
             if reply.result is not None:
                 done = msgspec.json.decode(reply.result, type=Done)
                 done.add_to(self.extraction)

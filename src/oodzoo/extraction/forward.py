@@ -35,12 +35,16 @@ Batches = Generator[Any, None, None] | Prefetch[Any]
 
 @dataclass(frozen=True)
 class ForwardJob(Generic[Tag]):
-    """Models of one network and the images to run them on; the tag is for the caller."""
+    """Models of one network and the images to run them on; the tag is for the caller.
+
+    `report` is called with the number of images that have been run.
+    """
 
     tag: Tag
     models: Sequence[Model]
     pixels: Pixels
     batch_size: int
+    report: Callable[[int], None] = lambda _: None
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,9 @@ def _launch(job: ForwardJob[Tag], batches: Batches) -> tuple[ForwardResult[Tag],
     while True:
         launched, problem = [], None
         try:
-            launched = [launch_together(job.models, batch) for batch in batches]
+            for number, batch in enumerate(batches, start=1):
+                launched.append(launch_together(job.models, batch))
+                job.report(min(number * batch_size, len(job.pixels)))
         except Exception as error:
             problem = error
             batches.close()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from queue import Empty, SimpleQueue
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
@@ -231,14 +231,19 @@ class ExtractionLoop:
                         break
                     models = [loaded.model for loaded in together]
                     pixels = chunk.pixels[models[0].info.preprocessing.geometry]
-                    task = _Run(together, shard, chunk)
-                    yield ForwardJob(task, models, pixels, self._batch_size(together[0]))
+                    task, size = _Run(together, shard, chunk), self._batch_size(together[0])
+                    yield ForwardJob(task, models, pixels, size, partial(self._report, task))
                 if following is None:
                     following = self._start_next(todo)
         finally:
             todo.close()
             if following is not None:
                 following[1].cancel()
+
+    def _report(self, task: _Run, n_images: int) -> None:
+        models, shard, _ = task
+        images = dict.fromkeys((loaded.name for loaded in models), float(n_images))
+        self.progress.runs((models[0].name, shard.name), images)
 
     def _start_next(
         self, todo: Fetching[_Shard], *, wait: bool = True
@@ -293,6 +298,7 @@ class ExtractionLoop:
     def _write_outputs(self, result: ForwardResult[_Run]) -> None:
         """Write the outputs of models for a shard, or mark a model as failed."""
         models, shard, chunk = result.job.tag
+        self.progress.runs((models[0].name, shard.name), {})
         paths = [self._path(shard, position) for position in chunk.positions]
         self.extraction.running += result.seconds
         for at, loaded in enumerate(models):

@@ -14,19 +14,20 @@ from __future__ import annotations
 
 import platform
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, NamedTuple, TypedDict
 
 import numpy as np
 
 from oodzoo.core.backend import require_device, require_present
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Listeners, Stage
+from oodzoo.core.events import Listeners, Stage, advance
 from oodzoo.core.options import parse_devices
 from oodzoo.core.threads import thread_seconds
 from oodzoo.extraction.models import LoadedModel
@@ -201,21 +202,43 @@ class ExtractionProgress(Stage):
     models : sequence of str
     n_images : int
         Images that each model is to be run on.
+    costs : dict of str to float
+        Expected time per image of models for which it is known, in any unit.
     """
 
     def __init__(
-        self, listener: Listeners | None = None, models: Sequence[str] = (), n_images: int = 0
+        self,
+        listener: Listeners | None = None,
+        models: Sequence[str] = (),
+        n_images: int = 0,
+        costs: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__(listener, STAGE, models=list(models), images=n_images)
+        self._models = list(models)
         self._n_images = n_images
         self._total = len(models) * n_images
         self._done: Counter[str] = Counter()
+        self._running: dict[Hashable, dict[str, float]] = {}  # images of tasks that are not done
+        self._expected = dict(costs or {})
+        self._timed: dict[str, Timing] = {}
         self._at = (0, self._total)
 
     def advance(self, model: str, n_images: int, seconds: float) -> None:
         """Features of more images have been written to disk."""
         self._done[model] = min(self._done[model] + n_images, self._n_images)
+        if seconds:
+            timing = self._timed.setdefault(model, Timing())
+            timing.images += n_images
+            timing.seconds += seconds
         self._emit(model=model, images=n_images, seconds=seconds)
+
+    def runs(self, task: Hashable, images: Mapping[str, float]) -> None:
+        """So many images of models are done in a task, but not on disk yet; none at its end."""
+        if images:
+            self._running[task] = dict(images)
+            self._report()
+        else:
+            self._running.pop(task, None)
 
     def has(self, model: str, n_images: int) -> None:
         """Features of so many images need not be computed here."""
@@ -237,7 +260,28 @@ class ExtractionProgress(Stage):
 
     def _emit(self, **facts: Any) -> None:
         self._at = (self._done.total(), self._total)
-        self.events.progress(STAGE, *self._at, **facts)
+        self._report()
+        super()._emit(**facts)
+
+    def _report(self) -> None:
+        """Report the share of the work that is done: images, times the cost of their model."""
+        if not self._total:
+            return
+        known = {name: each.seconds / each.images for name, each in self._timed.items()}
+        usual = fmean(known.values() or self._expected.values() or [1.0])
+        both = [name for name in known if self._expected.get(name)]
+        unit = fmean(known[name] / self._expected[name] for name in both) if both else 1.0
+        done = 0.0
+        costs = {
+            name: known.get(name) or unit * self._expected.get(name, 0.0) or usual
+            for name in self._models
+        }
+        for name, cost in costs.items():
+            running = sum(images.get(name, 0.0) for images in self._running.values())
+            done += cost * min(self._done[name] + running, self._n_images)
+        share = done / (sum(costs.values()) * self._n_images)
+        self.whole.reach(share)
+        advance(share, 1)  # of the task, in a worker
 
 
 PASSES = 4

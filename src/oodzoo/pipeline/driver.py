@@ -363,7 +363,8 @@ def _find_leaks(
 
 def _select(source: FeatureSource, device: str | None, listener: Listener) -> SelectionSummary:
     with Stage(listener, "selection", **extent(source)) as stage:
-        found = select_features(source, device=device, progress=stage.progress)
+        with stage.whole.between(0.0, 1.0):
+            found = select_features(source, device=device, progress=stage.progress)
         summary = found.summary()
         stage.finish(summary, {})
     return summary

@@ -26,7 +26,7 @@ from oodzoo.combining.pool_weights import choose_pool
 from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, predict_with_heads
 from oodzoo.core.backend import require_device
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Listeners, Progress, Stage
+from oodzoo.core.events import Listeners, Stage, advance
 from oodzoo.core.io import explaining_disk_errors, locked
 from oodzoo.core.text import count, did_you_mean, duration
 from oodzoo.data.dataset import ImageDomains
@@ -140,7 +140,9 @@ def tune(
     facts = {"models": [original.name], "domains": list(listed.domains), "images": len(listed)}
     facts |= {"protocol": protocol, **chosen.to_dict()}
     with _work_folder(folder) as work, Stage(listener, "tuning", **facts) as stage:
-        images = readable_to_tune(listed, before, stage.progress)
+        phase = stage.phases({"reading": 1.0, "training": 20.0, "assembling": 2.0})
+        with phase("reading"):
+            images = readable_to_tune(listed, before)
         if len(images.domains) == 2 and chosen.by_domain:
             warnings.warn(
                 f"{images.name!r} has two domains, so that the runs that choose the weights train "
@@ -166,7 +168,8 @@ def tune(
             if len(before.models) > 1:  # first, because it may fail
                 models = before.loadable_models
                 extract_models(images, models, work / _FEATURES, before.device, stage.events)
-            tuned = tuner.tuned()
+            with phase("training"):
+                tuned = tuner.tuned()
         record = {
             "model": original.name,
             "tuned": None,
@@ -181,7 +184,8 @@ def tune(
         if tuned.choice["name"] == LINEAR_HEAD:  # on the model as it was
             after = replace(before, provenance=replace(before.provenance, tuning=record))
         else:
-            after = _assembled(before, original, images, tuned, record, work / _FEATURES, stage)
+            with phase("assembling"):
+                after = _assembled(before, original, images, tuned, record, work / _FEATURES, stage)
         metrics = {}
         for what, name in (("linear_head", LINEAR_HEAD), ("tuned", tuned.choice["name"])):
             if found := tuned.metrics.get(name):
@@ -270,16 +274,14 @@ def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
     return found
 
 
-def readable_to_tune(
-    data: ImageDomains, predictor: Predictor, progress: Progress | None = None
-) -> ImageDomains:
+def readable_to_tune(data: ImageDomains, predictor: Predictor) -> ImageDomains:
     """Read all images; those that cannot be read are left out, with a warning.
 
     Warns if they are not the images and labels that the predictor was trained on. Raises an
     InputError if a model of the predictor was fine-tuned on one of their domains: it would predict
     that domain too well when it is left out.
     """
-    unreadable = data.summary(progress).unreadable or {}
+    unreadable = data.summary(advance).unreadable or {}
     if unreadable:
         first, reason = next(iter(unreadable.items()))
         warnings.warn(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from oodzoo.core.backend import default_batch_size, resolve_device
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Stage
+from oodzoo.core.events import Stage, advance
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.domainbed.protocol import seed_hash
@@ -304,6 +304,7 @@ class ModelTuner(ABC):
         self._done += 1
         if self._stage is not None:
             self._stage.progress(min(self._done, self._total), self._total)
+        advance(self._done, self._total)
 
     def _emit(self, name: str, value: float, step: int) -> None:
         if self._stage is not None:

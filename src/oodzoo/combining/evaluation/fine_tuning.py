@@ -33,7 +33,7 @@ from oodzoo.combining.evaluation.scoring import Scorer, trial_rows
 from oodzoo.combining.statements import FINE_TUNED
 from oodzoo.combining.verdict import is_better
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Stage
+from oodzoo.core.events import Stage, tracked
 from oodzoo.core.io import locked
 from oodzoo.core.text import count, duration
 from oodzoo.data.dataset import ImageDomains
@@ -102,13 +102,13 @@ def fine_tune(
     for test, name in models.items():
         _require_model(source, name, test)
     found: dict[str, TunedFold] = {}
-    for name in dict.fromkeys(models.values()):
+    for name in tracked(list(dict.fromkeys(models.values()))):
         tests = [test for test, model in models.items() if model == name]
         identity = _identity(source, name, request)
         with ExitStack() as stack:
             entered = partial(stack.enter_context, _tuner(source, name, tests, request, stage))
             tuner = functools.cache(entered)  # once, if a result is not in the cache of the store
-            for test in tests:
+            for test in tracked(tests):
                 arrays = source.cached(
                     "fine_tuned",
                     [name],

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from oodzoo.combining.evaluation.rows import mean_of
 from oodzoo.combining.predictions import Heads
 from oodzoo.combining.statements import NOISE, is_enough
+from oodzoo.core.events import tracked
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, split_without
@@ -160,7 +161,8 @@ def learning_curve(
     device : str, optional
     """
     by_share: dict[float, dict[str, list[float]]] = {}
-    for part in parts_of(source, models):
+    parts = list(parts_of(source, models))
+    for part in tracked(parts, weights=[part.share for part in parts]):
         found = by_share.setdefault(part.share, {})
         for test, value in metrics_of(source, part, device=device).items():
             found.setdefault(test, []).append(value)
@@ -318,7 +320,7 @@ def with_fewer_domains(
 ) -> FewerDomains:
     """Measure the top model without each held-out domain; parameters as for a learning curve."""
     fewer: dict[str, float] = {}
-    for model in dict.fromkeys(models.values()):
+    for model in tracked(list(dict.fromkeys(models.values()))):
         settings = {
             test: heads[test].alone[model].setting for test, top in models.items() if top == model
         }

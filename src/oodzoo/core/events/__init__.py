@@ -17,7 +17,7 @@ from oodzoo.core.events.listener import (
     or_notebook,
     share_done,
 )
-from oodzoo.core.events.progress import TimeLeft, advance, part, tracked
+from oodzoo.core.events.progress import TimeLeft, Together, advance, part, tracked
 
 if TYPE_CHECKING:
     from oodzoo.core.events.tracking import LogFile, MLflowListener, TensorBoardListener
@@ -34,6 +34,7 @@ __all__ = [
     "Stage",
     "TensorBoardListener",
     "TimeLeft",
+    "Together",
     "advance",
     "extent",
     "or_notebook",

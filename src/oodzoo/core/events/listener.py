@@ -12,13 +12,14 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from html import escape
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.events.progress import Part, TimeLeft, current_part
+from oodzoo.core.events.progress import Part, TimeLeft, current_part, shares_of
 from oodzoo.core.text import duration, one_line, short_name
 
 T = TypeVar("T")
@@ -323,16 +324,17 @@ class Stage:
 
     def __enter__(self) -> Self:
         self.events.start(self._name, **self._facts)
-        self._outside = _within.set(True)
-        self._outer = current_part.get()
+        self._token = _within.set(True)
+        self._outside = current_part.get()
+        self._outer = None if self._outside is None else self._outside.next_loop()
         current_part.set(None)  # until the stage says what its parts are
         self._start = time.perf_counter()
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         seconds = time.perf_counter() - self._start
-        current_part.set(self._outer)
-        _within.reset(self._outside)
+        current_part.set(self._outside)
+        _within.reset(self._token)
         if error is None:
             self.events.end(self._name, status="done", seconds=seconds, result=self._result)
         else:
@@ -341,7 +343,24 @@ class Stage:
     def progress(self, done: int, total: int) -> None:
         """A part is done."""
         self._at = (done, total)
+        if self._outer is not None and total:
+            self._outer.reach(self._share or done / total)
         self._emit()
+
+    def phases(self, costs: Mapping[str, float]) -> Callable[[str], AbstractContextManager[None]]:
+        """Divide the work into phases with expected costs; the result enters one by its name."""
+        ends, names = shares_of(list(costs.values())), list(costs)
+
+        @contextmanager
+        def phase(name: str) -> Iterator[None]:
+            at = names.index(name)
+            if self._at != (at, len(names)):
+                self.progress(at, len(names))
+            with self.whole.between(ends[at - 1] if at else 0.0, ends[at]):
+                yield
+            self.progress(at + 1, len(names))
+
+        return phase
 
     def say(self, message: str) -> None:
         """Emit one line about the current step."""
@@ -359,7 +378,9 @@ class Stage:
         self._share = max(share, self._share)
         if self._outer is not None:
             self._outer.reach(self._share)
-        if self._at[1] and time.monotonic() - self._emitted >= _EVERY:
+        now = time.monotonic()
+        if self._at[1] and now - self._emitted >= _EVERY:
+            self._emitted = now
             self._emit()
 
     def _emit(self, **facts: Any) -> None:

@@ -24,29 +24,45 @@ class Part:
         Called with the share.
     start, size : float
         Where in the stage the part is; all of it by default.
+    one_loop : bool
+        Whether the first loop in it is all of it. Otherwise, loops follow each other that nobody
+        knows before, and each takes half of what is left.
     """
 
     def __init__(
-        self, report: Callable[[float], None], start: float = 0.0, size: float = 1.0
+        self,
+        report: Callable[[float], None],
+        start: float = 0.0,
+        size: float = 1.0,
+        *,
+        one_loop: bool = False,
     ) -> None:
         self._report = report
         self._start = start
         self._size = size
+        self._one_loop = one_loop
+        self._taken = 0.0
 
     def reach(self, share: float) -> None:
         """So much of the part is done."""
         self._report(self._start + self._size * min(max(share, 0.0), 1.0))
 
-    def within(self, start: float, end: float) -> Part:
+    def within(self, start: float, end: float, *, one_loop: bool = False) -> Part:
         """Return a part of this part."""
-        return Part(self._report, self._start + self._size * start, self._size * (end - start))
+        place, size = self._start + self._size * start, self._size * (end - start)
+        return Part(self._report, place, size, one_loop=one_loop)
+
+    def next_loop(self) -> Part:
+        """Return the part that is a loop in it."""
+        start, self._taken = self._taken, 1.0 if self._one_loop else (1.0 + self._taken) / 2
+        return self.within(start, self._taken)
 
     @contextmanager
     def between(self, start: float, end: float) -> Iterator[None]:
-        """What is tracked in this block is the part of this part between two shares."""
+        """The next loop in this block is the part of this part between two shares."""
         outside = current_part.get()
         self.reach(start)
-        current_part.set(self.within(start, end))
+        current_part.set(self.within(start, end, one_loop=True))
         try:
             yield
         finally:
@@ -69,7 +85,7 @@ class Part:
                 start = end
         finally:
             current_part.set(outside)
-        self.reach(1.0)
+        self.reach(start)
 
 
 current_part: ContextVar[Part | None] = ContextVar("current_part", default=None)
@@ -80,6 +96,8 @@ def tracked(
     items: Iterable[T], n: int | None = None, *, weights: Sequence[float] | None = None
 ) -> Iterator[T]:
     """Yield items; the work on each is a part of the current work, and can have parts of its own.
+
+    Of loops that follow each other, each is half of what is left, unless :func:`part` says it.
 
     Parameters
     ----------
@@ -93,24 +111,49 @@ def tracked(
     --------
     >>> seen = []
     >>> for _ in Part(seen.append).tracked("ab", weights=[1, 3]):
-    ...     for _ in tracked("cd"):
-    ...         pass
-    >>> [round(share, 3) for share in seen]
-    [0.0, 0.0, 0.125, 0.25, 0.25, 0.25, 0.625, 1.0, 1.0]
+    ...     with part(0, 1):
+    ...         for _ in tracked("cd"):
+    ...             pass
+    >>> list(dict.fromkeys(round(share, 3) for share in seen))
+    [0.0, 0.125, 0.25, 0.625, 1.0]
     """
     current = current_part.get()
-    return iter(items) if current is None else current.tracked(items, n, weights)
+    return iter(items) if current is None else current.next_loop().tracked(items, n, weights)
 
 
 @contextmanager
 def part(start: float, end: float) -> Iterator[None]:
-    """What is tracked in this block is the part of the current work between two shares."""
+    """The next loop in this block is the part of the current work between two shares."""
     current = current_part.get()
     with nullcontext() if current is None else current.between(start, end):
         yield
 
 
-def advance(done: int, total: int) -> None:
+class Together:
+    """Tasks that are done at the same time, which together are the next loop.
+
+    Parameters
+    ----------
+    weights : sequence of float
+        Their expected costs.
+    """
+
+    def __init__(self, weights: Sequence[float]) -> None:
+        current = current_part.get()
+        self._part = None if current is None else current.next_loop()
+        ends = shares_of(weights)
+        self._sizes = [end - start for start, end in zip([0.0, *ends], ends, strict=False)]
+        self._done = [0.0] * len(ends)
+
+    def reach(self, number: int, share: float = 1.0) -> None:
+        """So much of a task is done."""
+        self._done[number] = max(share, self._done[number])
+        if self._part is not None:
+            pairs = zip(self._done, self._sizes, strict=True)
+            self._part.reach(sum(share * size for share, size in pairs))
+
+
+def advance(done: float, total: float) -> None:
     """So much of the current work is done."""
     current = current_part.get()
     if current is not None and total:

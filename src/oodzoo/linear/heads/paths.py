@@ -20,6 +20,7 @@ from scipy.special import log_softmax
 
 from oodzoo.core.backend import Array, Backend, backend, to_numpy
 from oodzoo.core.errors import InputError
+from oodzoo.core.events import tracked
 from oodzoo.core.threads import LARGE, Prefetch, blas_threads
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.logistic import (
@@ -149,7 +150,8 @@ def call_for_sets(
     """
     n_threads = cpu_count() if on_cpu and size < LARGE else 1
     with blas_threads(size, LARGE):
-        return list(Prefetch(function, calls, n_threads=n_threads))
+        results = Prefetch(function, calls, n_threads=n_threads)
+        return list(tracked(results, len(calls)))
 
 
 C_GRID = tuple(10.0**power for power in range(-5, 2))

@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from oodzoo.core.backend import Array, Backend, backend, to_numpy
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Progress
+from oodzoo.core.events import Progress, part, tracked
 from oodzoo.core.text import count
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns, Samples
@@ -315,7 +315,8 @@ def select_by_contribution(
     _require_common_classes(source, domains)
     advance = progress or (lambda done, total: None)
     advance(0, len(domains) + 1)
-    scores = contributions(source, models, domains, device=device)
+    with part(0.0, 1 / (len(domains) + 1)):
+        scores = contributions(source, models, domains, device=device)
     advance(1, len(domains) + 1)
     if not (scores.total > 0).any():
         warnings.warn(
@@ -328,7 +329,8 @@ def select_by_contribution(
     shares = [SHARES[place] for place in at]
     likelihoods = np.full(len(shares), np.nan)
     if len(shares) > 1:
-        likelihoods = _likelihoods(source, models, domains, shares, device, advance)
+        with part(1 / (len(domains) + 1), 1.0):
+            likelihoods = _likelihoods(source, models, domains, shares, device, advance)
     # Without any held-out prediction there is no reason to drop features that help.
     kept = -1 if np.isnan(likelihoods).any() else int(likelihoods.argmax())
     support = np.zeros(len(scores.total), np.bool_)
@@ -356,7 +358,7 @@ def _likelihoods(
     task = source.task
     predicted: list[list[NDArray[Any]]] = []  # of each domain, for each share (settings, n, C)
     truth = []
-    for left_out, domain in enumerate(domains):
+    for left_out, domain in enumerate(tracked(domains)):
         advance(1 + left_out, len(domains) + 1)
         others = [other for other in domains if other != domain]
         total = contributions(source, models, others, device=device).total
@@ -372,9 +374,9 @@ def _likelihoods(
         truth.append(samples.labels[samples.domains == left_out])
         found = []
         for number in numbers:
-            part = samples._replace(features=samples.features[:, rank < number])
+            best = samples._replace(features=samples.features[:, rank < number])
             found += PATHS[task.link].left_out(
-                part, len(source.classes), [{left_out}], device=device
+                best, len(source.classes), [{left_out}], device=device
             )
         predicted.append(found)
     if not predicted:

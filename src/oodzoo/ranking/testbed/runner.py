@@ -32,7 +32,7 @@ import numpy as np
 import oodzoo
 from oodzoo.core.backend import Array
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Listeners, Progress, Stage, extent
+from oodzoo.core.events import Listeners, Progress, Stage, extent, part, tracked
 from oodzoo.core.packages import import_torchvision, torchvision_installed
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
@@ -43,6 +43,7 @@ from oodzoo.extraction.features import (
     StoreSource,
     as_source,
     groups_of,
+    head_costs,
 )
 from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
@@ -178,12 +179,16 @@ def measure(
     accuracy: dict[str, dict[str, float]] = {domain: {} for domain in source.domains}
     own = (*FOLD_SCORES, PAPER)
     total = len(source.models) + len(own)
-    for number, model in enumerate(source.models):
+    models = tracked(
+        source.models, total, weights=head_costs(source, source.models) + [0.1] * len(own)
+    )
+    for number, model in enumerate(models):
         if progress is not None:
             progress(number, total)
-        for domain, accuracies in accuracy.items():
-            accuracies[model] = head_accuracy(source, model, domain, tested=tested)
-        for score in registered:
+        with part(0.0, 0.5):
+            for domain in tracked(source.domains):
+                accuracy[domain][model] = head_accuracy(source, model, domain, tested=tested)
+        for score in tracked(registered):
             found: Sequence[float | None]
             try:
                 found = _registered_score(source, score, model, training, device)
@@ -338,7 +343,8 @@ def run(
         data["name"] = name
     facts = extent(source) | {"data": data["name"], "protocol": protocol}
     with Stage(listener, "testbed", **facts) as stage:
-        measured = measure(source, protocol, device=device, progress=stage.progress)
+        with stage.whole.between(0.0, 0.95):
+            measured = measure(source, protocol, device=device, progress=stage.progress)
         given = {n: Column(v, TITLES.get(n, n)) for n, v in external.items()}
         bed = judge(
             data,
