@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from oodzoo.combining.combination import Chosen, Combination, FinalHead, ForSets, Training
 from oodzoo.combining.pool_weights import qualities
 from oodzoo.combining.predictions import HeadPredictions, Heads, Outputs, Pooled
+from oodzoo.core.events import tracked
 from oodzoo.core.options import Limits
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import FeatureSource, groups_of, with_models
@@ -231,7 +232,7 @@ def _column_predictions(
         if several:  # of the head of all domains, which fit_columns needs
             _kept_setting(training, columns, lambda: best_setting(found[0], within, labels, task))
         paths: list[Outputs] = found[0] if parts is None else []
-        for at, part in enumerate(parts or ()):
+        for at, part in enumerate(tracked(parts or ())):
             samples = part.samples(training, training.domains)
             paths += head.left_out(samples, n_outputs, [{at}], device=device)
         settings = [best_setting(paths, within, labels, task)]
@@ -276,7 +277,7 @@ def selections_without(training: FeatureSource, number: int, device: str | None)
     """As many features as a selection has, chosen without each of the domains."""
     models = sorted(training.models)
     result = []
-    for left_out in training.domains:
+    for left_out in tracked(training.domains):
         others = sorted(domain for domain in training.domains if domain != left_out)
         total = contributions(training, models, others, device=device).total
         mask = np.zeros(len(total), np.bool_)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from oodzoo.combining.predictions import Outputs
 from oodzoo.combining.selection import SELECTION
 from oodzoo.combining.verdict import Estimate, recommend
 from oodzoo.core.errors import InputError
+from oodzoo.core.events import part, tracked
 from oodzoo.core.options import total_cost
 from oodzoo.extraction.features import FeatureSource
 
@@ -52,8 +53,18 @@ class Decision:
 
 def decide(training: Training) -> Decision:
     """Decide how to combine the models."""
-    chosen = {name: way.choose(training) for name, way in COMBINATIONS.items()}
-    return _decision(training, chosen, {})
+    with part(0.0, 0.5):
+        chosen = {
+            name: way.choose(training)
+            for name, way in tracked(list(COMBINATIONS.items()), weights=_costs(COMBINATIONS))
+        }
+    with part(0.5, 1.0):
+        return _decision(training, chosen, {})
+
+
+def _costs(names: Iterable[str]) -> list[float]:
+    """Expected costs of combinations: most of those that need heads of their own."""
+    return [0.1 if COMBINATIONS[name].from_heads else 1.0 for name in names]
 
 
 def decide_again(training: Training, before: Mapping[str, Estimate]) -> Decision:
@@ -75,7 +86,7 @@ def _decision(
 ) -> Decision:
     estimates = {
         name: _estimate(COMBINATIONS[name], training, each)
-        for name, each in chosen.items()
+        for name, each in tracked(list(chosen.items()), weights=_costs(chosen))
         if training.allows(each.models)
     }
     estimates |= before

@@ -196,60 +196,63 @@ def fit(
         )
     facts = extent(source) | {"choose": asked.choose, "score": score}
     with Stage(listener, "predictor", **facts) as stage:
+        phase = stage.phases({"evaluation": 8.0, "choice": 2.0, "predictor": 2.0})
         found = asked.recommended
-        if asked.needs_evaluation and len(source.domains) > 2:
-            found = evaluate(
-                source,
-                top_k=min(TOP_K, len(source.models)) if asked.top_k is None else asked.top_k,
-                score=score,
-                baselines=False,
-                max_models=asked.limits.max_models,
-                max_ms=asked.limits.max_ms,
-                device=device,
-                engine=compute.engine,
-                address=compute.address,
-                listener=stage.events,
-            ).recommended
-        elif asked.choose in ("auto", POOL.name) and asked.selection is None:
-            with open_engine(compute) as opened:
-                if opened is not None:
-                    compute_heads(source, opened, stage.progress)
-        stage.progress(1, 3)
+        with phase("evaluation"):
+            if asked.needs_evaluation and len(source.domains) > 2:
+                found = evaluate(
+                    source,
+                    top_k=min(TOP_K, len(source.models)) if asked.top_k is None else asked.top_k,
+                    score=score,
+                    baselines=False,
+                    max_models=asked.limits.max_models,
+                    max_ms=asked.limits.max_ms,
+                    device=device,
+                    engine=compute.engine,
+                    address=compute.address,
+                    listener=stage.events,
+                ).recommended
+            elif asked.choose in ("auto", POOL.name) and asked.selection is None:
+                with open_engine(compute) as opened:
+                    if opened is not None:
+                        compute_heads(source, opened)
         here = compute.arrays
-        images = None if target is None else as_target(source, target)
-        order, scores = list(source.models), {}
-        if not asked.named:
-            ranking = rank(source, score=score, target=images, device=here, listener=stage.events)
-            order, scores = ranking.models, {row.model: row.score for row in ranking}
-        way, training, chosen = _choose(source, asked, found, order, images, here)
-        final = way.fit(training, chosen)
-        columns = final.columns
-        promised = _promised(asked, found, way, columns.models, images)
-        stage.progress(2, 3)
-        provenance = Provenance(
-            **_facts_of_data(source),
-            scores=scores,
-            n_features=chosen.n_candidates,
-            threshold=asked.kept_threshold(way),
-            choice=NAMED if asked.named else way.name,
-            pool=final.weights,
-            accuracy=None if promised is None else promised.average,
-            accuracy_interval=None if promised is None else promised.interval,
-            target=images.name if images is not None and way.adapts else None,
-            adapted=images.n if images is not None and way.adapts else None,
-            score=score if scores else None,
-            accuracy_by_domain={} if promised is None else promised.domains,
-            choice_by_domain={} if promised is None else promised.choices,
-        )
-        predictor = assemble(
-            source,
-            _models(source, columns.models, specs, milliseconds),
-            final,
-            provenance,
-            left_out=measure_left_out(way, training, chosen),
-            encoders={m: each for m, each in (encoders or {}).items() if m in columns.models},
-        )
-        stage.progress(3, 3)
+        with phase("choice"):
+            images = None if target is None else as_target(source, target)
+            order, scores = list(source.models), {}
+            if not asked.named:
+                ranking = rank(
+                    source, score=score, target=images, device=here, listener=stage.events
+                )
+                order, scores = ranking.models, {row.model: row.score for row in ranking}
+            way, training, chosen = _choose(source, asked, found, order, images, here)
+            final = way.fit(training, chosen)
+            columns = final.columns
+            promised = _promised(asked, found, way, columns.models, images)
+        with phase("predictor"):
+            provenance = Provenance(
+                **_facts_of_data(source),
+                scores=scores,
+                n_features=chosen.n_candidates,
+                threshold=asked.kept_threshold(way),
+                choice=NAMED if asked.named else way.name,
+                pool=final.weights,
+                accuracy=None if promised is None else promised.average,
+                accuracy_interval=None if promised is None else promised.interval,
+                target=images.name if images is not None and way.adapts else None,
+                adapted=images.n if images is not None and way.adapts else None,
+                score=score if scores else None,
+                accuracy_by_domain={} if promised is None else promised.domains,
+                choice_by_domain={} if promised is None else promised.choices,
+            )
+            predictor = assemble(
+                source,
+                _models(source, columns.models, specs, milliseconds),
+                final,
+                provenance,
+                left_out=measure_left_out(way, training, chosen),
+                encoders={m: each for m, each in (encoders or {}).items() if m in columns.models},
+            )
         metrics = {} if promised is None else {source.task.metric: promised.average}
         stage.finish(predictor, metrics)
     return predictor

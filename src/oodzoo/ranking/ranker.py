@@ -27,12 +27,19 @@ from numpy.typing import NDArray
 
 from oodzoo.core.backend import Array, backend, to_numpy
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Listeners, Stage, extent
+from oodzoo.core.events import Listeners, Stage, extent, tracked
 from oodzoo.core.options import ModelLimitOptions, ModelLimits, require_known
 from oodzoo.core.text import count, did_you_mean, some_of
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns
-from oodzoo.extraction.features import Arrays, Features, FeatureSource, as_source, groups_of
+from oodzoo.extraction.features import (
+    Arrays,
+    Features,
+    FeatureSource,
+    as_source,
+    groups_of,
+    moment_costs,
+)
 from oodzoo.extraction.target import Target, TargetImages, as_target
 from oodzoo.linear.heads.linear import fit_head
 from oodzoo.linear.heads.paths import C_GRID
@@ -150,8 +157,7 @@ def rank(
     facts = extent(source) | {"models": list(models), "score": name}
     with Stage(listener, "ranking", **facts) as stage:
         terms = {}
-        for number, model in enumerate(models):
-            stage.progress(number, len(models))
+        for model in stage.tracked(models, weights=moment_costs(source, models)):
             of_model = ModelTerms(source, model, device, stability)
             terms[model] = of_model.all(densities=name in ZOOD_TERMS)
         if name in ("zood", "discriminability"):
@@ -162,7 +168,6 @@ def rank(
             labels = ([found[kind] for found in each] for kind in ("head", "ridge"))
             predicted = Predictions(*map(np.stack, labels))
         ranking = build_ranking(source, terms, chosen, weights, left_out, device, predicted)
-        stage.progress(len(models), len(models))
         stage.finish(ranking, ranking.metrics)
     return ranking
 
@@ -214,7 +219,7 @@ def rank_for_test_domains(
     given = dict(domain_weights or {})
     normalised_weights(source.domains, given)
     found: dict[str, dict[str, Terms]] = {}
-    for model in source.models:
+    for model in tracked(source.models, weights=moment_costs(source, source.models)):
         of_model, densities = ModelTerms(source, model, device, stability), chosen in ZOOD_TERMS
         found[model] = {test: of_model.all(test, densities=densities) for test in source.domains}
     rankings = {}
@@ -242,7 +247,8 @@ def model_orders(
             test: ranking.models for test, ranking in by_test.items()
         }
     require_classes_to_tell_apart(source)
-    terms = [ModelTerms(source, model, device).unseen() for model in source.models]
+    models = tracked(source.models, weights=moment_costs(source, source.models))
+    terms = [ModelTerms(source, model, device).unseen() for model in models]
     tests: dict[str | None, NDArray[np.float64]] = {
         test: scores_without(terms, at) for at, test in enumerate(source.domains)
     }

@@ -22,7 +22,7 @@ from oodzoo.combining.one_head import fit_columns
 from oodzoo.combining.predictions import ZERO_SHOT, Head, Outputs
 from oodzoo.combining.selection import SELECTION, select_features
 from oodzoo.combining.ways import Decision, decide
-from oodzoo.core.events import Log
+from oodzoo.core.events import Log, part, tracked
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.features import FeatureSource, groups_of
@@ -282,28 +282,33 @@ def choose(
         return candidate(Columns.all_of(source, [model]), outputs)
 
     log("comparing the combinations on held-out domains")
-    decision = decide(training)
+    with part(0.0, 0.35):
+        decision = decide(training)
     candidates = {}
-    for name, chosen in decision.chosen.items():
-        can_train = not chosen.weights
-        outputs = None if can_train and retrain else chosen.test
-        if outputs is None:
-            log(f"training on {count(len(chosen.columns), 'feature')}: {name}")
-        candidates[name] = candidate(chosen.columns, outputs)
+    with part(0.35, 0.45):
+        for name, chosen in tracked(list(decision.chosen.items())):
+            can_train = not chosen.weights
+            outputs = None if can_train and retrain else chosen.test
+            if outputs is None:
+                log(f"training on {count(len(chosen.columns), 'feature')}: {name}")
+            candidates[name] = candidate(chosen.columns, outputs)
     ablation = {}
-    for k in top_k if peers is not None or len(top_k) > 1 else ():
-        best = order[0] if k == 1 else f"the best {k} models"
-        log(f"training on all features of {best}, and on those selected as in the paper")
-        found = select_features(source, order[:k], method="paper", device=device)
-        ablation[k] = candidate(Columns.all_of(source, order[:k])), candidate(found.columns)
+    with part(0.45, 0.65):
+        for k in tracked(top_k if peers is not None or len(top_k) > 1 else ()):
+            best = order[0] if k == 1 else f"the best {k} models"
+            log(f"training on all features of {best}, and on those selected as in the paper")
+            found = select_features(source, order[:k], method="paper", device=device)
+            ablation[k] = candidate(Columns.all_of(source, order[:k])), candidate(found.columns)
     singles, best_by, random = {}, {}, []
     if peers is not None and ranking is not None:
         log("ranking by other scores")
-        best_by = best_by_scores(source, ranking, peers)
+        with part(0.65, 0.8):
+            best_by = best_by_scores(source, ranking, peers)
         log("training on random features")
         every = Columns.all_of(source, source.models)
         number = len(decision.chosen[SELECTION.name].columns)
-        random = [candidate(c) for c in random_features(every, number, seed)]
+        with part(0.8, 1.0):
+            random = [candidate(c) for c in tracked(random_features(every, number, seed))]
         log(f"{count(len(order), 'single model')}")
         singles = {model: single(model) for model in order}
     if (best_zero_shot := _best_zero_shot(training)) is not None:
@@ -337,7 +342,7 @@ def best_by_scores(
         },
         "discriminability": {row.model: row.discriminability for row in ranking.rows},
     }
-    for name in peers:
+    for name in tracked(peers):
         totals, _ = compute_scores(training, scores.get(name).name, training.domains)
         if totals:
             table[name] = totals

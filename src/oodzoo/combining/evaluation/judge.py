@@ -38,7 +38,7 @@ from oodzoo.combining.predictions import Heads, pool_columns
 from oodzoo.combining.selection import SELECTION
 from oodzoo.combining.verdict import Estimate
 from oodzoo.combining.ways import COMBINATIONS, Decision, decide, decide_again, relative_cost
-from oodzoo.core.events import Log
+from oodzoo.core.events import Log, part
 from oodzoo.core.options import Limits, cost_of
 from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.domainbed.protocol import RULES
@@ -238,8 +238,11 @@ class Judge:
 
     def final(self) -> Decision:
         """Decide on all domains."""
-        training = self.training(None)
-        return decide(replace(training, top_k=self._top_k(training)))
+        with part(0.0, 0.1):
+            training = self.training(None)
+            training = replace(training, top_k=self._top_k(training))
+        with part(0.1, 1.0):
+            return decide(training)
 
     def _top_k(self, training: Training) -> int:
         """The number of models to concatenate, which the training domains choose for "auto"."""

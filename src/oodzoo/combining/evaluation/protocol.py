@@ -18,6 +18,7 @@ from oodzoo.combining.evaluation.fine_tuning import (
     with_fine_tuned,
 )
 from oodzoo.combining.evaluation.judge import (
+    SHARES,
     Fold,
     Judge,
     Limited,
@@ -60,11 +61,18 @@ from oodzoo.combining.statements import FINE_TUNED, Advice, described, titles
 from oodzoo.combining.ways import Decision
 from oodzoo.core.backend import Array, backend, require_device
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Listeners, Progress, Stage, extent
+from oodzoo.core.events import Listeners, Stage, extent, part, tracked
 from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
 from oodzoo.core.text import count
 from oodzoo.extraction.engines import Engine, open_engine
-from oodzoo.extraction.features import Features, FeatureSource, StoreSource, as_source
+from oodzoo.extraction.features import (
+    Features,
+    FeatureSource,
+    StoreSource,
+    as_source,
+    head_costs,
+    moment_costs,
+)
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.linear.heads.domainbed.protocol import require_rule, require_search_space
 from oodzoo.linear.heads.domainbed.sweep import STEPS
@@ -96,35 +104,37 @@ class WhatIf:
         if judge.settings.protocol == "fast" and judge.settings.trials == 1:
             self.budgets = budgets_of(judge.source, final.chosen[final.recommended].models)
 
-    @property
-    def tasks(self) -> list[Task]:
-        """All that is to be computed for it, with the held-out domains, as tasks of an engine."""
+    def compute_by(self, engine: Engine) -> None:
+        """Let an engine compute all that is needed for it, and the held-out domains."""
         tests, tops = self._source.domains, self._tops
         settings = {test: self._heads[test].alone[tops[test]].setting for test in tests}
-        return [
-            *(FoldTask(test, self.budgets) for test in tests),
-            *(CurveTask(part) for part in parts_of(self._source, tops)),
-            *(
-                FewerTask(model, {test: settings[test] for test in tests if tops[test] == model})
-                for model in dict.fromkeys(tops.values())
-            ),
+        folds = [FoldTask(test, self.budgets) for test in tests]
+        others: list[Task] = [CurveTask(each) for each in parts_of(self._source, tops)]
+        others += [
+            FewerTask(model, {test: settings[test] for test in tests if tops[test] == model})
+            for model in dict.fromkeys(tops.values())
         ]
+        costs = [1.0] * len(folds) + [0.3 / len(others)] * len(others)
+        job = describe_store(self._source, engine, self._judge.settings)
+        compute_tasks(job, [*folds, *others], engine, costs)
 
     def add_to(self, result: Evaluation, folds: Mapping[str, Fold]) -> Evaluation:
         """Add the learning curve and the advice to an evaluation."""
         source, measured = self._source, (self._tops, self._heads)
-        curve = learning_curve(source, *measured, device=self._judge.device)
-        fewer = with_fewer_domains(source, *measured, device=self._judge.device)
+        with part(0.0, 0.3):
+            curve = learning_curve(source, *measured, device=self._judge.device)
+        with part(0.3, 0.4):
+            fewer = with_fewer_domains(source, *measured, device=self._judge.device)
         found = [*_of_data(curve, fewer, result.metric), *_of_options(result, source)]
-        return replace(
-            result, learning_curve=curve, advice=(*found, *self._of_budgets(result, folds))
-        )
+        with part(0.4, 1.0):
+            found += self._of_budgets(result, folds)
+        return replace(result, learning_curve=curve, advice=tuple(found))
 
     def _of_budgets(self, result: Evaluation, folds: Mapping[str, Fold]) -> list[Advice]:
         best, found = result.recommended, []
         now = milliseconds_of(self._source, best.models)
         before: Limited | None = None
-        for max_ms in self.budgets:
+        for max_ms in tracked(self.budgets):
             each = self._judge.limited_final(self._final, max_ms)
             time = milliseconds_of(self._source, each.models)
             if now is None or time is None or time >= now or each == before:
@@ -132,7 +142,7 @@ class WhatIf:
             before = each
             metrics = {
                 test: self._judge.limited(test, fold, max_ms).metric or 0.0
-                for test, fold in folds.items()
+                for test, fold in tracked(list(folds.items()))
             }
             name = described(each.choice, each.models)
             average, times = mean_of(metrics), now / time
@@ -381,41 +391,73 @@ def _evaluate(
     request: Request | None,
 ) -> Evaluation:
     models = count(len(source.models), "model")
-    steps = _Steps(len(source.models), len(source.domains), stage.progress)
+    phase = stage.phases(_costs(source, settings, engine, fine_tuned=request is not None))
     what = f"heads of {models}, trained without each domain, each pair and each fold"
     if few := few_samples(source):
         stage.say(few)
     if engine is not None:
-        stage.say(f"{what}, on {count(engine.slots, 'worker')} ({engine.name})")
-        compute_heads(source, engine, steps.heads, by_test=settings.peers is not None)
-    stage.say(f"ranking {models} without each held-out domain")
-    rankings = Rankings.of(source, settings, device)
-    if engine is None:
-        stage.say(what)
-    heads = predict_with_heads(source, device=device, progress=steps.heads)
+        with phase("tasks of models"):
+            stage.say(f"{what}, on {count(engine.slots, 'worker')} ({engine.name})")
+            compute_heads(source, engine, by_test=settings.peers is not None)
+    with phase("ranking"):
+        stage.say(f"ranking {models} without each held-out domain")
+        rankings = Rankings.of(source, settings, device)
+    with phase("heads"):
+        if engine is None:
+            stage.say(what)
+        heads = predict_with_heads(source, device=device)
     judge = Judge(source, settings, heads, rankings, device, stage.say)
-    stage.say("deciding on all domains")
-    final = judge.final()
-    steps.final()
+    with phase("deciding"):
+        stage.say("deciding on all domains")
+        final = judge.final()
     what_if = WhatIf(judge, final)
     if engine is not None:
-        job = describe_store(source, engine, settings)
-        compute_tasks(job, what_if.tasks, engine, steps.folds)
-    folds = {}
-    for number, test in enumerate(source.domains, start=1):
-        folds[test] = judge.fold(test)
-        steps.folds(number, len(source.domains))
+        with phase("tasks of domains"):
+            what_if.compute_by(engine)
+    with phase("domains"):
+        folds = {test: judge.fold(test) for test in tracked(source.domains)}
     result = assemble(source, folds, final, settings)
     if request is not None:
         top = {test: cell.models[0] for test, cell in result.single.cells.items()}
         names = ", ".join(dict.fromkeys(top.values()))
-        stage.say(f"fine-tuning {names} without each held-out domain")
-        tuned = fine_tune(require_store(source), top, request, stage)
+        with phase("fine-tuning"):
+            stage.say(f"fine-tuning {names} without each held-out domain")
+            tuned = fine_tune(require_store(source), top, request, stage)
         result = with_fine_tuned(result, source, tuned, final.chosen[SINGLE.name].models[0])
-    stage.say("measuring what more images, more domains and less time would change")
-    result = what_if.add_to(result, folds)
-    steps.end()
-    return result
+    with phase("what if"):
+        stage.say("measuring what more images, more domains and less time would change")
+        return what_if.add_to(result, folds)
+
+
+def _costs(
+    source: FeatureSource, settings: Settings, engine: Engine | None, *, fine_tuned: bool
+) -> dict[str, float]:
+    """Expected seconds of the phases, measured on one core; only their ratios matter."""
+    images = sum(len(source.labels(domain)) for domain in source.domains)
+    width = sum(source.facts(model).feature_dim for model in source.models)
+    ranking = sum(moment_costs(source, source.models))
+    heads = sum(head_costs(source, source.models))
+    fold = 1.0 + 3e-7 * images * width**1.5
+    folds = fold * len(source.domains) * (20 if settings.protocol == "domainbed" else 1)
+    timed = all(source.facts(model).milliseconds for model in source.models)
+    limits = len(SHARES) if timed else 0
+    deciding = 0.75 * fold
+    what_if = 0.3 * fold + 0.03 * limits * len(source.models) * (len(source.domains) + 1)
+    costs = {"ranking": ranking, "heads": heads, "deciding": deciding, "domains": folds}
+    if engine is not None:  # what tasks have computed is only read
+        read = {name: 0.02 * cost for name, cost in costs.items()}
+        costs = {
+            "tasks of models": 2.0 + (ranking + heads) / engine.slots,
+            "ranking": read["ranking"],
+            "heads": read["heads"],
+            "deciding": deciding,
+            "tasks of domains": (folds + what_if) / engine.slots,
+            "domains": read["domains"],
+        }
+        what_if *= 0.02
+    if fine_tuned:
+        costs["fine-tuning"] = 5.0 * sum(costs.values())
+    return costs | {"what if": what_if}
 
 
 def few_samples(source: FeatureSource) -> str:
@@ -463,33 +505,3 @@ def _extraction_hours(source: FeatureSource) -> float | None:
     each = milliseconds_of(source, source.models)
     n = sum(len(source.labels(domain)) for domain in source.domains)
     return None if each is None else each * n / 3.6e6
-
-
-class _Steps:
-    """Progress of an evaluation: heads of each model, final decision, each held-out domain."""
-
-    def __init__(self, n_models: int, n_domains: int, progress: Progress) -> None:
-        self._progress = progress
-        self._n_models = n_models
-        self._fold = max(1, n_models // 2)
-        self._folds = n_domains * self._fold
-        self._total = n_models + self._folds + 2 * self._fold
-        self._done = 0
-        self._reach(0)
-
-    def heads(self, done: int, total: int) -> None:
-        self._reach(done)
-
-    def final(self) -> None:
-        self._reach(self._n_models + self._fold)
-
-    def folds(self, done: int, total: int) -> None:
-        self._reach(self._n_models + self._fold + self._folds * done // total)
-
-    def end(self) -> None:
-        self._reach(self._total)
-
-    def _reach(self, done: int) -> None:
-        # What other processes have computed is only read the second time.
-        self._done = max(done, self._done)
-        self._progress(self._done, self._total)

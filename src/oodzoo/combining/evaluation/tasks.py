@@ -15,10 +15,10 @@ from oodzoo.combining.evaluation.learning_curve import Part, metrics_of, metrics
 from oodzoo.combining.evaluation.settings import Settings
 from oodzoo.combining.predictions import model_predictions, predict_with_heads
 from oodzoo.core.errors import InputError
-from oodzoo.core.events import Progress
+from oodzoo.core.events import Together, part, tracked
 from oodzoo.core.text import count
 from oodzoo.extraction.engines import Engine, Work, Worker
-from oodzoo.extraction.features import FeatureSource, StoreSource
+from oodzoo.extraction.features import FeatureSource, StoreSource, head_costs
 from oodzoo.ranking.ranker import model_orders, rank_for_test_domains
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.mirror import is_remote, location
@@ -53,12 +53,14 @@ class HeadsTask(msgspec.Struct, frozen=True, tag="heads"):
     def run(self, shared: bytes, device: str | None) -> bytes:
         source = open_source(shared)
         alone = StoreSource(source.store, [self.model])
-        if self.by_test:
-            rank_for_test_domains(alone, device=device)
-        else:
-            model_orders(alone, device=device)
+        with part(0.0, 0.5):
+            if self.by_test:
+                rank_for_test_domains(alone, device=device)
+            else:
+                model_orders(alone, device=device)
         digest = hashlib.sha256()
-        single, heads = model_predictions(source, self.model, device=device)
+        with part(0.5, 1.0):
+            single, heads = model_predictions(source, self.model, device=device)
         for head, predictions in [(self.model, single), *heads.items()]:
             for test, found in predictions.items():
                 digest.update(f"{head} {test} {found.setting}".encode())
@@ -77,10 +79,13 @@ class FoldTask(msgspec.Struct, frozen=True, tag="fold"):
         return f"the result for the held-out domain {self.test!r}"
 
     def run(self, shared: bytes, device: str | None) -> bytes:
-        judge = _judge(shared, device)
-        fold = judge.fold(self.test)
-        for max_ms in self.budgets:
-            judge.limited(self.test, fold, max_ms)
+        with part(0.0, 0.1):
+            judge = _judge(shared, device)
+        with part(0.1, 0.85):
+            fold = judge.fold(self.test)
+        with part(0.85, 1.0):
+            for max_ms in tracked(self.budgets):
+                judge.limited(self.test, fold, max_ms)
         return fold.recommended.encode()
 
 
@@ -114,32 +119,29 @@ class FewerTask(msgspec.Struct, frozen=True, tag="fewer"):
 Task = HeadsTask | FoldTask | CurveTask | FewerTask
 
 
-def compute_heads(
-    source: FeatureSource,
-    engine: Engine,
-    progress: Progress | None = None,
-    *,
-    by_test: bool = False,
-) -> None:
+def compute_heads(source: FeatureSource, engine: Engine, *, by_test: bool = False) -> None:
     """Compute the heads of all models, and what ranks the models, by tasks of an engine."""
     tasks = [HeadsTask(model, by_test) for model in source.models]
-    compute_tasks(describe_store(source, engine), tasks, engine, progress)
+    compute_tasks(describe_store(source, engine), tasks, engine, head_costs(source, source.models))
 
 
 def compute_tasks(
-    job: StoreJob, tasks: Sequence[Task], engine: Engine, progress: Progress | None
+    job: StoreJob, tasks: Sequence[Task], engine: Engine, costs: Sequence[float]
 ) -> None:
-    """Run tasks on an engine; an error is raised when all others are done."""
+    """Run tasks of some expected costs on an engine; an error is raised when the others are done.
+
+    What they compute is in the cache of the store.
+    """
     work = Work(f"{__name__}:run_task", msgspec.json.encode(job), check=f"{__name__}:missing_here")
     problems: dict[int, str] = {}
     encoded: Iterator[bytes] = (msgspec.json.encode(task) for task in tasks)
-    for done, (number, reply) in enumerate(engine.run(work, encoded), start=1):
+    together = Together(costs)
+    for number, reply in engine.run(work, encoded, together.reach):
         if reply.fatal:
             raise InputError(str(reply.error))
         if reply.error is not None:
             problems[number] = reply.error
-        if progress is not None:
-            progress(done, len(tasks))
+        together.reach(number)
     if problems:
         number, reason = next(iter(problems.items()))
         others = f" ({count(len(problems), 'task')} failed)" if len(problems) > 1 else ""
