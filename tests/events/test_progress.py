@@ -60,7 +60,7 @@ def worst_rise(found: Sequence[tuple[float, float]]) -> float:
 costs = st.lists(st.floats(0.2, 300.0), min_size=2, max_size=40)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(costs, st.integers(1, 20), st.floats(0.1, 10.0))
 def test_with_known_costs_it_does_not_rise_and_is_never_zero(
     weights: list[float], steps: int, speed: float
@@ -72,13 +72,37 @@ def test_with_known_costs_it_does_not_rise_and_is_never_zero(
         assert all(left <= 1.3 * truth + 3.0 for truth, left in found)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.floats(5.0, 50.0), min_size=4, max_size=30), st.data())
 def test_costs_that_are_known_roughly(weights: list[float], data: st.DataObject) -> None:
     noise = st.lists(st.floats(0.9, 1.1), min_size=len(weights), max_size=len(weights))
     durations = [w * factor for w, factor in zip(weights, data.draw(noise), strict=True)]
     found = list(looks(durations, weights, 10))
     assert worst_rise(found) <= 1.35
+
+
+DIGITS = [5.8, 4.3, 6.0, *[8.0] * 6, 11.7]
+"""Expected costs of the steps of an evaluation: 19 narrow models, 600 images, 6 domains."""
+
+WIDE = [11.9, 15.5, 65.7, *[87.6] * 4]
+"""The same for 6 wide models, 2,000 images, 4 domains, without what would change the result."""
+
+
+@pytest.mark.parametrize(
+    ("costs", "recorded"),
+    [
+        (DIGITS, [6.0, 4.6, 7.8, 7.6, 7.8, 6.5, 7.4, 5.7, 4.3, 6.8]),
+        (DIGITS, [16.5, 6.6, 11.5, 15.1, 16.5, 13.9, 14.8, 12.6, 9.1, 33.6]),  # a busy machine
+        (WIDE, [11.3, 14.6, 59.0, 89.8, 81.0, 78.0, 80.0]),
+    ],
+)
+def test_recorded_durations(costs: list[float], recorded: list[float]) -> None:
+    found = list(looks(recorded, costs, 10))
+    errors = [abs(left - truth) for truth, left in found]
+    assert sum(errors) / len(errors) < 0.2 * sum(recorded)
+    assert worst_rise(found) <= 1.8
+    assert all(left >= 1.0 for _, left in found)
+    assert len(found) > 0.9 * LOOKS
 
 
 @pytest.mark.parametrize("steps", [1, 10])
@@ -108,6 +132,6 @@ def test_of_a_part_that_is_overdue_nothing_is_known() -> None:
     assert left.seconds is None
     left.reach(0.75)
     assert left.seconds is not None
-    assert round(left.seconds) == 192
+    assert round(left.seconds) == 128
     left.reach(1.0)
     assert left.seconds == 0.0

@@ -442,7 +442,7 @@ def _costs(
     timed = all(source.facts(model).milliseconds for model in source.models)
     limits = len(SHARES) if timed else 0
     deciding = 0.75 * fold
-    what_if = 0.3 * fold + 0.03 * limits * len(source.models) * (len(source.domains) + 1)
+    what_if = 0.3 * fold + 0.035 * limits * len(source.models) * (len(source.domains) + 1)
     costs = {"ranking": ranking, "heads": heads, "deciding": deciding, "domains": folds}
     if engine is not None:  # what tasks have computed is only read
         read = {name: 0.02 * cost for name, cost in costs.items()}

@@ -179,9 +179,9 @@ def shares_of(weights: Sequence[float]) -> list[float]:
 class TimeLeft:
     """Estimates the time left from the share of work that is done.
 
-    The speed is that of the last half of the time: what was there before, and a slow start, are
-    soon forgotten. While nothing is reported, the time runs down. An estimate that is slightly
-    longer than the last one is not shown.
+    The speed is the mean without the first fifth of the time: what was there before does not
+    count. While nothing is reported, the time runs down. An estimate that is slightly longer than
+    the last one is not shown.
 
     Parameters
     ----------
@@ -195,6 +195,10 @@ class TimeLeft:
     """Longer estimates up to this factor are not shown."""
     LATE = 0.05
     """Share of the time by which a part must be overdue until nothing is known any more."""
+    FIRST = 0.2
+    """Share of the time that does not count."""
+    LEAST = 0.01
+    """Share of the work after which the time left can be estimated."""
     _MOST = 200
     """Number of reports that are kept."""
 
@@ -230,12 +234,13 @@ class TimeLeft:
             self._left, self._since = found, now
 
     def _estimate(self, now: float) -> float | None:
-        if now < self.SOON or self.share == 1.0:
+        if now < self.SOON or not self.LEAST <= self.share < 1.0:
             return None
-        at = bisect_right(self._times, now / 2)
+        first = self.FIRST * now
+        at = bisect_right(self._times, first)
         (early, late), (low, high) = self._times[at - 1 : at + 1], self._shares[at - 1 : at + 1]
-        before = low + (high - low) * (now / 2 - early) / (late - early)
-        return (1.0 - self.share) * (now / 2) / (self.share - before)
+        before = low + (high - low) * (first - early) / (late - early)
+        return (1.0 - self.share) * (now - first) / (self.share - before)
 
     @property
     def seconds(self) -> float | None:
