@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.events.heard import Heard
 
-from oodzoo.core.events.progress import TimeLeft, shares_of
+from oodzoo.core.events.progress import TimeLeft, current_part, shares_of, tracked
+from oodzoo.events import Stage
 
 LOOKS = 300
 """How often somebody looks at the time left."""
@@ -135,3 +137,35 @@ def test_of_a_part_that_is_overdue_nothing_is_known() -> None:
     assert round(left.seconds) == 128
     left.reach(1.0)
     assert left.seconds == 0.0
+
+
+def test_a_loop_that_fails_leaves_nothing_behind() -> None:
+    heard = Heard()
+    failed: list[BaseException] = []
+    try:
+        with Stage(heard, "ranking") as stage:
+            for _ in stage.tracked("ab"):
+                for _ in tracked("cd"):
+                    raise ValueError
+    except ValueError as error:
+        failed.append(error)  # with the frames of the loops
+    with Stage(None, "other") as other:
+        for _ in other.tracked("ab"):
+            failed.clear()
+            assert current_part.get() is not None
+    assert current_part.get() is None
+    assert heard.outline() == [("ranking", "start"), ("ranking", "failed")]
+
+
+def test_a_stage_within_a_part_moves_the_stage_outside() -> None:
+    heard = Heard()
+    with Stage(heard, "predictor") as stage:
+        phase = stage.phases({"evaluation": 3.0, "choice": 1.0})
+        with phase("evaluation"), Stage(None, "evaluation") as inner:
+            for _ in inner.tracked("abc"):
+                pass
+        stage.say("evaluated")
+    shares = [facts.get("share", 0.0) for _, facts in heard.of("progress")]
+    assert shares == sorted(shares)
+    assert shares[-1] == 0.75
+    assert heard.steps()[-1] == (1, 2)

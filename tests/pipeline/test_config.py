@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oodzoo.core.errors import InputError
 from oodzoo.pipeline.config import (
-    Option,
+    FileOption,
     RunConfig,
     Value,
     config_text,
@@ -65,11 +65,11 @@ def test_what_is_for_classes_only(options: dict[str, Any], target: bool, reason:
 # --- as TOML -----------------------------------------------------------------------------------
 
 OPTIONS = [
-    Option("data", "text", "Where the images are."),
-    Option("limit", "integer"),
-    Option("max_ms", "number"),
-    Option("race", "flag"),
-    Option("prompt", "texts"),
+    FileOption("data", "text", "Where the images are."),
+    FileOption("limit", "integer"),
+    FileOption("max_ms", "number"),
+    FileOption("race", "flag"),
+    FileOption("prompt", "texts"),
 ]
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

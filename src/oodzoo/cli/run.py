@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -54,8 +55,8 @@ if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.data.sources.folder import UnlabelledImages
     from oodzoo.pipeline import RunConfig
-    from oodzoo.pipeline.config import Option, Value
-    from oodzoo.report.record import Run
+    from oodzoo.pipeline.config import FileOption, Value
+    from oodzoo.report.record import PredictorSummary, Run
     from oodzoo.zoo import ModelSpec
 
 _SEVERAL = {"zoo", "top_k", "licence"}
@@ -71,7 +72,7 @@ _KINDS: dict[Any, Any] = {
 }
 
 
-def file_options(body: Callable[..., None], leave_out: str) -> dict[str, Option]:
+def file_options(body: Callable[..., None], leave_out: str) -> dict[str, FileOption]:
     """The options of a command as they are in a file, by the names of its parameters.
 
     Parameters
@@ -81,7 +82,7 @@ def file_options(body: Callable[..., None], leave_out: str) -> dict[str, Option]
     leave_out : str
         The option that names the file.
     """
-    from oodzoo.pipeline.config import Option
+    from oodzoo.pipeline.config import FileOption
 
     options = {}
     for name, parameter in with_options(body)[0].parameters.items():
@@ -93,12 +94,12 @@ def file_options(body: Callable[..., None], leave_out: str) -> dict[str, Option]
         (plain,) = [kind] if kind in _KINDS else [k for k in get_args(kind) if k is not NoneType]
         is_argument = isinstance(info, typer.models.ArgumentInfo)
         key = str(info.metavar).lower() if is_argument else name
-        options[name] = Option(key, _KINDS[plain], info.help or "", name in _SEVERAL)
+        options[name] = FileOption(key, _KINDS[plain], info.help or "", name in _SEVERAL)
     return options
 
 
 def load_options(
-    context: typer.Context, path: Path | None, options: Callable[[], Mapping[str, Option]]
+    context: typer.Context, path: Path | None, options: Callable[[], Mapping[str, FileOption]]
 ) -> Path | None:
     """Take what a file gives for options that the command line does not give."""
     if path is None or context.resilient_parsing:
@@ -128,7 +129,9 @@ class WritesConfig(Listener):
     of other data is refused before, and the options of the earlier run stay with its results.
     """
 
-    def __init__(self, out: Path, options: Mapping[str, Option], given: Mapping[str, Any]) -> None:
+    def __init__(
+        self, out: Path, options: Mapping[str, FileOption], given: Mapping[str, Any]
+    ) -> None:
         self._out = out
         self._options = list(options.values())
         self._values = {option.key: _plain(given.get(name)) for name, option in options.items()}
@@ -275,7 +278,7 @@ class _Shown(Listener):
         self._bars = bars
         self._out = out
         self._dataset = dataset
-        self._titles = dict(_TITLES, extraction=f"Extract features of {count(n_models, 'model')}")
+        self._models = count(n_models, "model")
         self._number = 0
         self._inner = Listener()
 
@@ -283,12 +286,13 @@ class _Shown(Listener):
         if stage == "run":
             return
         self._number += 1
-        self._terminal.say(f"{self._number}. {self._titles[stage]}")
+        title = _STAGES[stage].title.format(models=self._models)
+        self._terminal.say(f"{self._number}. {title}")
         if stage == "extraction":
             if facts:
                 self._inner = self._bars.enter_context(extraction_progress(self._terminal))
         else:
-            bar = listening(self._terminal, _NAMES[stage])
+            bar = listening(self._terminal, _STAGES[stage].name)
             self._inner = Events(self._bars.enter_context(bar))
         self._inner.start(stage, **facts)
 
@@ -296,73 +300,93 @@ class _Shown(Listener):
         self._inner.progress(stage, done, total, **facts)
 
     def end(self, stage: str, **facts: Any) -> None:
-        from oodzoo.combining.statements import shown_choice
-
         self._bars.close()
         self._inner = Listener()
         status = facts["status"]
         if status == "skipped":
-            self._terminal.warn(f"{_NAMES[stage].lower()} skipped: {facts['reason']}")
+            self._terminal.warn(f"{_STAGES[stage].name.lower()} skipped: {facts['reason']}")
         if status == "reused":
             self._terminal.say("   reused from an earlier run: nothing has changed")
         if stage == "run" or status not in ("done", "reused"):
             return
         if status == "done":
             self._terminal.detail(f"   {duration(facts['seconds'])}")
-        result = facts["result"]
-        if stage == "predictor":
-            models = ", ".join(result.models)
-            choice = shown_choice(result.choice, result.models)
-            self._terminal.line(f"{self._out / result.folder}: {choice} of {models}")
-        elif self._terminal.verbose:
-            _SHOW_ALL[stage](self._terminal, result)
+        result, view = facts["result"], _STAGES[stage]
+        if self._terminal.verbose and view.show_all is not None:
+            view.show_all(self._terminal, result)
         else:
-            _SHOW[stage](self._terminal, result, self._out / "store")
+            view.show(self._terminal, result, self._out)
         if stage == "extraction" and (text := images_used(self._dataset, result.images)):
             self._terminal.line(text)
 
 
-_TITLES = {
-    "leaks": "Compare the images (near-duplicates)",
-    "ranking": "Rank the models (leave-one-domain-out)",
-    "selection": "Select features of all models",
-    "evaluation": "Evaluate (leave-one-domain-out)",
-    "predictor": "Fit a predictor on all domains",
-    "testbed": "Test bed: how well each score orders these models",
-}
-_NAMES = {
-    "extraction": "Extraction",
-    "leaks": "Near-duplicates",
-    "ranking": "Ranking",
-    "selection": "Selection",
-    "evaluation": "Evaluation",
-    "predictor": "Predictor",
-    "testbed": "Test bed",
-}
+@dataclass(frozen=True)
+class _StageView:
+    """How a stage is called, and what is shown of its result.
+
+    Attributes
+    ----------
+    name, title : str
+    show : callable
+        A few lines; the last argument is the folder of the run.
+    show_all : callable, optional
+        With `--verbose`.
+    """
+
+    name: str
+    title: str
+    show: Callable[[Terminal, Any, Path], None]
+    show_all: Callable[[Terminal, Any], None] | None = None
 
 
-_SHOW_ALL: dict[str, Callable[[Terminal, Any], None]] = {
-    "extraction": show_summary,
-    "leaks": show_near_duplicates,
-    "ranking": show_ranking,
-    "selection": show_selection,
-    "evaluation": show_evaluation,
-    "testbed": show_bed,
-}
-"""What `--verbose` shows of each stage."""
+def _show_predictor(terminal: Terminal, found: PredictorSummary, out: Path) -> None:
+    from oodzoo.combining.statements import shown_choice
+
+    choice = shown_choice(found.choice, found.models)
+    terminal.line(f"{out / found.folder}: {choice} of {', '.join(found.models)}")
 
 
-_SHOW: dict[str, Callable[[Terminal, Any, Path], None]] = {
-    "extraction": lambda terminal, found, _: show_summary(terminal, found),
-    "leaks": lambda terminal, found, _: show_problems(
-        terminal, found, "The pairs are in the report; oodzoo data DATA --store STORE lists them."
+_PAIRS = "The pairs are in the report; oodzoo data DATA --store STORE lists them."
+
+_STAGES = {
+    "extraction": _StageView(
+        "Extraction",
+        "Extract features of {models}",
+        lambda terminal, found, _: show_summary(terminal, found),
+        show_summary,
     ),
-    "ranking": show_top,
-    "selection": lambda terminal, found, _: terminal.line(kept_features(found)),
-    "evaluation": lambda terminal, found, _: show_main_rows(terminal, found),
-    "testbed": show_best_score,
+    "leaks": _StageView(
+        "Near-duplicates",
+        "Compare the images (near-duplicates)",
+        lambda terminal, found, _: show_problems(terminal, found, _PAIRS),
+        show_near_duplicates,
+    ),
+    "ranking": _StageView(
+        "Ranking",
+        "Rank the models (leave-one-domain-out)",
+        lambda terminal, found, out: show_top(terminal, found, out / "store"),
+        show_ranking,
+    ),
+    "selection": _StageView(
+        "Selection",
+        "Select features of all models",
+        lambda terminal, found, _: terminal.line(kept_features(found)),
+        show_selection,
+    ),
+    "evaluation": _StageView(
+        "Evaluation",
+        "Evaluate (leave-one-domain-out)",
+        lambda terminal, found, _: show_main_rows(terminal, found),
+        show_evaluation,
+    ),
+    "predictor": _StageView("Predictor", "Fit a predictor on all domains", _show_predictor),
+    "testbed": _StageView(
+        "Test bed",
+        "Test bed: how well each score orders these models",
+        lambda terminal, found, out: show_best_score(terminal, found, out / "store"),
+        show_bed,
+    ),
 }
-"""What is shown of each stage, in a few lines; the last argument is the store."""
 
 
 # --- oodzoo run -----------------------------------------------------------------------------------

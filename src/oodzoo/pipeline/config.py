@@ -153,7 +153,7 @@ Value = str | int | float | bool | list[str]
 
 
 @dataclass(frozen=True)
-class Option:
+class FileOption:
     """An option of a command, as it is written in a file.
 
     Attributes
@@ -171,12 +171,14 @@ class Option:
     several: bool = False
 
 
-def config_text(path: str, options: Sequence[Option], values: Mapping[str, Value | None]) -> str:
+def config_text(
+    path: str, options: Sequence[FileOption], values: Mapping[str, Value | None]
+) -> str:
     """Write options as TOML; those without a value are comments.
 
     Examples
     --------
-    >>> options = [Option("zoo", "text", "The models."), Option("limit", "integer")]
+    >>> options = [FileOption("zoo", "text", "The models."), FileOption("limit", "integer")]
     >>> print(config_text("job/oodzoo.toml", options, {"zoo": "demo"}).partition("out.\\n")[2])
     <BLANKLINE>
     # The models.
@@ -197,7 +199,9 @@ def config_text(path: str, options: Sequence[Option], values: Mapping[str, Value
     return "\n".join(parts)
 
 
-def write_config(path: Path, options: Sequence[Option], values: Mapping[str, Value | None]) -> None:
+def write_config(
+    path: Path, options: Sequence[FileOption], values: Mapping[str, Value | None]
+) -> None:
     """Write options to a file; one that has the same values is left as it is."""
     given = {key: without_secrets(value) for key, value in values.items() if value is not None}
     if path.is_file():
@@ -210,7 +214,7 @@ def write_config(path: Path, options: Sequence[Option], values: Mapping[str, Val
         write_bytes(path, config_text(str(path), options, values).encode())
 
 
-def read_config(path: Path, options: Sequence[Option]) -> dict[str, Value]:
+def read_config(path: Path, options: Sequence[FileOption]) -> dict[str, Value]:
     """Read the options that a file gives.
 
     Raises
@@ -261,7 +265,7 @@ _EXPECTED = {
 }
 
 
-def _checked(option: Option, value: Any, path: Path) -> Value:
+def _checked(option: FileOption, value: Any, path: Path) -> Value:
     """The value of an option, in the type that the command line has."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if option.kind == "flag" and isinstance(value, bool):

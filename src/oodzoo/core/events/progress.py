@@ -76,15 +76,18 @@ class Part:
         ends = None if weights is None else shares_of(weights)
         total = len(items) if n is None else n  # type: ignore[arg-type]
         outside, start = current_part.get(), 0.0
+        inside = outside
         try:
             for number, item in enumerate(items):
                 end = (number + 1) / total if ends is None else ends[number]
                 self.reach(start)
-                current_part.set(self.within(start, end))
+                inside = self.within(start, end)
+                current_part.set(inside)
                 yield item
                 start = end
         finally:
-            current_part.set(outside)
+            if current_part.get() is inside:  # after an exception, this can be much later
+                current_part.set(outside)
         self.reach(start)
 
 
