@@ -62,6 +62,7 @@ from oodzoo.combining.verdict import Estimate, is_better
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Limits
 from oodzoo.core.text import count
+from oodzoo.core.threads import blas_threads
 from oodzoo.tasks import CLASSIFICATION, Task
 from oodzoo.tasks.multilabel import bernoulli_likelihood
 from oodzoo.tasks.regression import relative_errors
@@ -318,7 +319,8 @@ def best_weights(
     if n_heads == 1 or not tables:
         return np.full(n_heads, 1 / n_heads)
     options = {"maxiter": 1000, "ftol": 1e-11, "gtol": 1e-6}
-    found = minimize(loss, np.zeros(n_heads), jac=True, method="L-BFGS-B", options=options)
+    with blas_threads(n_samples * n_heads):  # many small products
+        found = minimize(loss, np.zeros(n_heads), jac=True, method="L-BFGS-B", options=options)
     weights: NDArray[np.float64] = softmax(found.x)
     return weights
 
