@@ -99,3 +99,44 @@ def test_a_source_of_models(tmp_path: Path, digits: Path) -> None:
         "random_cnn-32@2": 64,
     }
     assert all(Path(place).is_relative_to(tmp_path) for *_, place in found)
+
+
+def test_a_combination(tmp_path: Path) -> None:
+    imported, line = written("To add a combination", tmp_path)
+    registry = tmp_path / "src/oodzoo/combining/ways.py"
+    text = registry.read_text(encoding="utf-8")
+    start, last = "\n_COMBINATIONS = (\n", "\nfrom oodzoo.combining.one_head"
+    assert start in text
+    assert last in text
+    text = text.replace(last, f"\n{imported.strip()}{last}").replace(start, start + line)
+    registry.write_text(text, encoding="utf-8")
+
+    script = (
+        "import json, numpy as np, oodzoo\n"
+        "rng = np.random.default_rng(0)\n"
+        "y, domains = np.tile([0, 1, 2], 60), np.repeat(['a', 'b', 'c', 'd'], 45)\n"
+        "one = (y == 0)[:, None] + 0.4 * rng.normal(size=(180, 4))\n"
+        "other = (y == 1)[:, None] + 0.4 * rng.normal(size=(180, 5))\n"
+        "noise = rng.normal(size=(180, 3))\n"
+        "zoo = {'one': one, 'other': other, 'same': one + 0.1, 'noise': noise}\n"
+        "result = oodzoo.evaluate(zoo, y, domains, max_models=3)\n"
+        "again = type(result).from_dict(json.loads(json.dumps(result.to_dict())))\n"
+        "assert again == result\n"
+        "assert 'Duo' in str(result.findings())\n"
+        "fitted = oodzoo.fit(zoo, y, domains, choose='duo')\n"
+        "print(json.dumps({\n"
+        "    'models': result['duo'].cells['a'].models,\n"
+        "    'gain': result['duo'].average - result.single.average,\n"
+        "    'estimate': result.recommended.estimates['duo'],\n"
+        "    'fitted': [fitted.provenance.choice, *fitted.models],\n"
+        "    'right': float((fitted.predict(zoo) == y).mean()),\n"
+        "}))\n"
+    )
+    found = json.loads(run(tmp_path, "-c", script))
+    assert set(found["models"]) <= {"one", "other", "same"}
+    assert "other" in found["models"]
+    assert found["gain"] > 10
+    assert found["estimate"] > 80
+    assert found["fitted"][0] == "duo"
+    assert "other" in found["fitted"]
+    assert found["right"] > 0.8

@@ -76,8 +76,8 @@ LEAST_WEIGHT = 0.02
 LOWEST = -100.0
 """Log-probabilities below this, such as those of classes that a head does not know, count as it."""
 
-_BLOCK = 2**20
-"""Number of outputs that are converted to float64 at a time."""
+_BLOCK = 2**17
+"""Number of outputs that are converted to float64 at a time: they stay in the cache of a core."""
 
 
 class PoolChooser:
@@ -228,13 +228,13 @@ class _Classes:
         value, gradient = 0.0, np.zeros(len(weights))
         for rows, outputs in _blocks(self.outputs):
             labels = self.labels[rows]
-            pool = np.tensordot(weights, outputs, 1)
-            pool -= pool.max(axis=1, keepdims=True)
-            residual = np.exp(pool)
-            sums = residual.sum(axis=1, keepdims=True)
+            pool = np.tensordot(weights, outputs, 1)  # from LOWEST to 0
             every = np.arange(len(labels))
-            value += float((pool[every, labels] - np.log(sums[:, 0])).sum())
-            residual /= -sums
+            value += float(pool[every, labels].sum())
+            residual = np.exp(pool, out=pool)
+            sums = residual.sum(axis=1, keepdims=True)
+            value -= float(np.log(sums).sum())
+            residual *= -1 / sums
             residual[every, labels] += 1
             gradient += outputs.reshape(len(weights), -1) @ residual.reshape(-1)
         return value / len(self.labels), gradient / len(self.labels)

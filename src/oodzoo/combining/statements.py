@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from oodzoo.combining.one_head import ENSEMBLE, NAMED
+from oodzoo.combining.pool import POOL
 from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.options import Cost, cost_of
 from oodzoo.core.text import count, listed, number, span
@@ -134,7 +135,7 @@ def findings(evaluation: Evaluation) -> list[str]:
             f"for comparison, and not recommended where {'it does' if one else 'they do'}."
         )
     lines += [weak_points(evaluation.diagnosis), gain_of_tuning(evaluation)]
-    if pool := evaluation.with_target.get("pool"):
+    if pool := evaluation.with_target.get(POOL.name):
         lines.append(with_target(pool.average))
     if zero_shot := evaluation.baselines.get("zero_shot"):
         lines.append(

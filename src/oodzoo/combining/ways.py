@@ -19,9 +19,14 @@ from oodzoo.core.events import part, tracked
 from oodzoo.core.options import total_cost
 from oodzoo.extraction.features import FeatureSource
 
-COMBINATIONS: dict[str, Combination] = {
-    way.name: way for way in (SINGLE, POOL, ENSEMBLE, SELECTION)
-}
+_COMBINATIONS = (
+    SINGLE,
+    POOL,
+    ENSEMBLE,
+    SELECTION,
+)
+
+COMBINATIONS: dict[str, Combination] = {each.name: each for each in _COMBINATIONS}
 """All combinations, by name; the order is that of tables."""
 
 

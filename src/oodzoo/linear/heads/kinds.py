@@ -22,7 +22,7 @@ of its smoothed rate, :math:`(k + 1/2) / (n + 1)` for k of n samples.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import partial
@@ -307,7 +307,7 @@ class HeadPath:
         Fits a head with one setting.
     """
 
-    predict: Callable[..., list[SplitOutputs]]
+    predict: Callable[..., Iterable[SplitOutputs]]
     left_out: Callable[..., list[Outputs]]
     fit: Callable[[Samples, int, int], LinearHead]
 

@@ -8,7 +8,7 @@ the training samples. The values of C form a path: each solution is the start of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
@@ -152,6 +152,15 @@ def call_for_sets(
     with blas_threads(size, LARGE):
         results = Prefetch(function, calls, n_threads=n_threads)
         return list(tracked(results, len(calls)))
+
+
+def iterate_for_sets(
+    function: Callable[..., T], calls: Sequence[tuple[Any, ...]], size: int, *, on_cpu: bool
+) -> Iterator[T]:
+    """The same for large results: one for each thread, and the one that was taken, at a time."""
+    n_threads = cpu_count() if on_cpu and size < LARGE else 1
+    with blas_threads(size, LARGE):
+        yield from Prefetch(function, calls, n_threads=n_threads, ahead=n_threads)
 
 
 C_GRID = tuple(10.0**power for power in range(-5, 2))

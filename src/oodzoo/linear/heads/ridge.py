@@ -34,7 +34,14 @@ from oodzoo.core.errors import InputError
 from oodzoo.core.threads import blas_threads
 from oodzoo.extraction.columns import Samples
 from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.paths import Split, SplitOutputs, call_for_sets, left_out_masks, one_hot
+from oodzoo.linear.heads.paths import (
+    Split,
+    SplitOutputs,
+    call_for_sets,
+    iterate_for_sets,
+    left_out_masks,
+    one_hot,
+)
 from oodzoo.linear.heads.samples import (
     check_samples,
     mean_and_std,
@@ -159,6 +166,10 @@ def _product(features: Array, each: Array) -> Array:
     return xp.permute_dims(found, (1, 0, 2))
 
 
+_BLOCK = 2**15
+"""Number of outputs that are exponentiated at a time."""
+
+
 class RidgeOutputs:
     """Log-probabilities (n_settings, n, n_classes) by ridge heads, with each of `SETTINGS`.
 
@@ -172,13 +183,20 @@ class RidgeOutputs:
     present : array
         The classes that have outputs.
     n_classes : int
+    rows : array, optional
+        The samples; all if None.
     """
 
     def __init__(
-        self, outputs: NDArray[np.float64], present: NDArray[np.int64], n_classes: int
+        self,
+        outputs: NDArray[np.float64],
+        present: NDArray[np.int64],
+        n_classes: int,
+        rows: NDArray[np.int64] | None = None,
     ) -> None:
         self._outputs, self._present = outputs, present
-        self.shape = (len(SETTINGS), outputs.shape[1], n_classes)
+        self._rows = np.arange(outputs.shape[1]) if rows is None else rows
+        self.shape = (len(SETTINGS), len(self._rows), n_classes)
         self.dtype = np.dtype(np.float32)
 
     def __len__(self) -> int:
@@ -190,34 +208,39 @@ class RidgeOutputs:
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, tuple):
             return self._of_setting(int(key))
-        if len(key) == 2:
-            return RidgeOutputs(self._outputs[:, key[1]], self._present, self.shape[2])
-        return self._of_classes(*key[1:])
+        some = RidgeOutputs(self._outputs, self._present, self.shape[2], self._rows[key[1]])
+        return some if len(key) == 2 else some._of_classes(key[2])
 
     def _of_setting(self, at: int) -> NDArray[np.float32]:
         ridge, temperature = SETTINGS[at]
         result = np.full(self.shape[1:], -np.inf, np.float32)
-        outputs = self._outputs[RIDGES.index(ridge)]
-        result[:, self._present] = log_softmax(temperature * outputs, axis=1)
+        for part, outputs in self._blocks(RIDGES.index(ridge)):
+            result[part, self._present] = log_softmax(temperature * outputs, axis=1)
         return result
 
-    def _of_classes(self, rows: NDArray[Any], classes: Any) -> NDArray[np.float32]:
-        rows = np.arange(self.shape[1])[rows]
-        classes = np.broadcast_to(classes, rows.shape)
+    def _of_classes(self, classes: Any) -> NDArray[np.float32]:
+        classes = np.broadcast_to(classes, self._rows.shape)
         columns = np.searchsorted(self._present, classes).clip(max=len(self._present) - 1)
         known = self._present[columns] == classes
-        result = np.full((len(SETTINGS), len(rows)), -np.inf, np.float32)
+        result = np.full(self.shape[:2], -np.inf, np.float32)
         for at in range(0, len(SETTINGS), len(TEMPERATURES)):
-            outputs = self._outputs[at // len(TEMPERATURES)][rows]
-            outputs -= outputs.max(axis=1, keepdims=True)
-            chosen = outputs[np.arange(len(rows)), columns]
-            powers = np.exp(outputs, out=outputs)
-            for number, temperature in enumerate(TEMPERATURES):
-                if number:  # each temperature is twice the one before
-                    np.square(powers, out=powers)
-                logs = temperature * chosen - np.log(powers.sum(axis=1))
-                result[at + number, known] = logs[known]
+            for part, outputs in self._blocks(at // len(TEMPERATURES)):
+                outputs -= outputs.max(axis=1, keepdims=True)
+                chosen = outputs[np.arange(len(outputs)), columns[part]]
+                powers = np.exp(outputs, out=outputs)
+                for number, temperature in enumerate(TEMPERATURES):
+                    if number:  # each temperature is twice the one before
+                        np.square(powers, out=powers)
+                    logs = temperature * chosen - np.log(powers.sum(axis=1))
+                    result[at + number, part] = np.where(known[part], logs, -np.inf)
         return result
+
+    def _blocks(self, ridge: int) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+        """Copies of the outputs for a ridge of a few samples: they stay in the cache of a core."""
+        step = max(1, _BLOCK // len(self._present))
+        for start in range(0, len(self._rows), step):
+            part = slice(start, start + step)
+            yield part, self._outputs[ridge][self._rows[part]]
 
 
 class _Fits:
@@ -391,8 +414,8 @@ def _predict_primal(
 
 def predict_ridge_splits(
     samples: Samples, n_classes: int, splits: Sequence[Split], *, device: str | None = None
-) -> list[SplitOutputs]:
-    """Predict splits by ridge heads, with each of `SETTINGS`.
+) -> Iterator[SplitOutputs]:
+    """Predict splits by ridge heads, with each of `SETTINGS`: one after the other, to save memory.
 
     Outputs are log-probabilities, as in :func:`left_out_ridges`.
     """
@@ -400,7 +423,8 @@ def predict_ridge_splits(
     on = backend(device)
     features = on.asarray(samples.features)
     calls = [(features, samples.labels, split, n_classes, on) for split in splits]
-    return call_for_sets(_predict_split, calls, samples.features.size, on_cpu=on.is_numpy)
+    size = samples.features.size
+    return iterate_for_sets(_predict_split, calls, size, on_cpu=on.is_numpy)
 
 
 def _predict_split(
