@@ -128,7 +128,7 @@ def test_a_combination(tmp_path: Path) -> None:
         "    'models': result['duo'].cells['a'].models,\n"
         "    'gain': result['duo'].average - result.single.average,\n"
         "    'estimate': result.recommended.estimates['duo'],\n"
-        "    'fitted': [fitted.provenance.choice, *fitted.models],\n"
+        "    'fitted': [fitted.provenance.choice, *(m.name for m in fitted.models)],\n"
         "    'right': float((fitted.predict(zoo) == y).mean()),\n"
         "}))\n"
     )
