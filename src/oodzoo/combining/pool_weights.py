@@ -46,6 +46,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from joblib import cpu_count
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit, softmax
@@ -62,7 +63,7 @@ from oodzoo.combining.verdict import Estimate, is_better
 from oodzoo.core.errors import InputError
 from oodzoo.core.options import Limits
 from oodzoo.core.text import count
-from oodzoo.core.threads import blas_threads
+from oodzoo.core.threads import Prefetch, blas_threads
 from oodzoo.tasks import CLASSIFICATION, Task
 from oodzoo.tasks.multilabel import bernoulli_likelihood
 from oodzoo.tasks.regression import relative_errors
@@ -78,6 +79,9 @@ LOWEST = -100.0
 
 _BLOCK = 2**17
 """Number of outputs that are converted to float64 at a time: they stay in the cache of a core."""
+
+_PARALLEL = 2**20
+"""Number of outputs from which all cores are used."""
 
 
 class PoolChooser:
@@ -212,6 +216,11 @@ def _by_model(weights: Mapping[Head, float]) -> dict[str, float]:
 class _Table(Protocol):
     """The outputs of all heads for the samples of a domain, by predictions of one kind."""
 
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        ...
+
     def quality(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """Quality of the pool with these weights, and its gradient (M,)."""
         ...
@@ -223,6 +232,10 @@ class _Classes:
 
     outputs: Floats
     labels: Labels
+
+    @property
+    def size(self) -> int:
+        return self.outputs.size
 
     def quality(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, gradient = 0.0, np.zeros(len(weights))
@@ -246,6 +259,10 @@ class _Errors:
 
     products: NDArray[np.float64]
 
+    @property
+    def size(self) -> int:
+        return self.products.size
+
     def quality(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         gradient = -self.products @ weights
         return float(weights @ gradient), 2 * gradient
@@ -257,6 +274,10 @@ class _LogOdds:
 
     outputs: Floats
     labels: Floats
+
+    @property
+    def size(self) -> int:
+        return self.outputs.size
 
     def quality(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, gradient = 0.0, np.zeros(len(weights))
@@ -306,20 +327,26 @@ def best_weights(
     n_heads, n_samples : int
     """
     rate = 1 / math.sqrt(n_samples)
+    large = sum(table.size for _, table in tables) >= _PARALLEL
+
+    def each_table(weights: NDArray[np.float64]) -> Iterable[tuple[float, NDArray[np.float64]]]:
+        if not large:
+            return [table.quality(weights) for _, table in tables]
+        calls = [(table, weights) for _, table in tables]
+        return Prefetch(lambda table, each: table.quality(each), calls, n_threads=cpu_count())
 
     def loss(logits: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights = softmax(logits)
         logs = np.log(np.maximum(weights, 1e-300))
         value, gradient = -rate * (weights @ logs + math.log(n_heads)), -rate * (logs + 1)
-        for share, table in tables:
-            quality, slope = table.quality(weights)
+        for (share, _), (quality, slope) in zip(tables, each_table(weights), strict=True):
             value, gradient = value + share * quality, gradient + share * slope
         return -value, -weights * (gradient - weights @ gradient)
 
     if n_heads == 1 or not tables:
         return np.full(n_heads, 1 / n_heads)
     options = {"maxiter": 1000, "ftol": 1e-11, "gtol": 1e-6}
-    with blas_threads(n_samples * n_heads):  # many small products
+    with blas_threads(0):  # many small products; large ones use threads of their own
         found = minimize(loss, np.zeros(n_heads), jac=True, method="L-BFGS-B", options=options)
     weights: NDArray[np.float64] = softmax(found.x)
     return weights

@@ -34,6 +34,9 @@ VERSION = 7
 
 Arrays = dict[str, NDArray[Any]]
 
+SMALL = 2**20
+"""Bytes of the largest results that are kept in memory."""
+
 
 def read_cached(path: Path, key: str) -> Arrays | None:
     """Read arrays from a cache file; None without this key."""
@@ -309,6 +312,13 @@ class ArraySource(FeatureSource):
         self._labels = labels
         self._features = features
         self._groups = groups
+        self._results: dict[Any, Arrays] | None = None
+
+    def keeping_results(self) -> ArraySource:
+        """Return a view that keeps small results: what it is made of must not change."""
+        part = copy.copy(self)
+        part._results = {}
+        return part
 
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
         features = self._features[model]
@@ -330,6 +340,27 @@ class ArraySource(FeatureSource):
 
     def facts(self, model: str) -> ModelFacts:
         return ModelFacts(int(self._features[model].shape[1]))
+
+    def cached(
+        self,
+        kind: str,
+        models: Sequence[str],
+        compute: Callable[[], Arrays],
+        *,
+        domains: Sequence[str] | None = None,
+        settings: str = "",
+        keep: Callable[[Arrays], bool] = lambda _: True,
+    ) -> Arrays:
+        names = tuple(self.domains if domains is None else domains)
+        key = kind, settings, tuple(models), names, self.classes
+        if self._results is None:
+            return compute()
+        if key not in self._results:
+            arrays = compute()
+            if not keep(arrays) or sum(each.nbytes for each in arrays.values()) > SMALL:
+                return arrays
+            self._results[key] = arrays
+        return self._results[key]
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -368,7 +399,7 @@ def as_source(
     if isinstance(features, Mapping):
         if y is None or domains is None:
             raise InputError("arrays need the label (y) and the domain (domains) of each row")
-        return ArraySource(features, y, domains, groups, task)
+        return ArraySource(features, y, domains, groups, task).keeping_results()
     if not isinstance(features, FeatureStore | FeatureSource):
         raise InputError(
             "features must be a dict {name: array (n, d)}, a FeatureStore or its path, got "

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -217,11 +217,11 @@ class _Dual:
 
     def solve(
         self, own: Array, cross: Array, penalty: float, targets: Array
-    ) -> tuple[Array, Array]:
-        """Coefficients of the centred samples, and predictions of the others."""
+    ) -> tuple[Callable[[], Array], Array]:
+        """What returns the coefficients of the centred samples, and predictions of the others."""
         solution = self.be.solve_positive(own, penalty, targets)
         solution = solution - self.be.xp.mean(solution, axis=0)[None, :]
-        return solution, cross @ solution
+        return lambda: solution, cross @ solution
 
 
 class _Primal:
@@ -241,10 +241,10 @@ class _Primal:
 
     def solve(
         self, own: tuple[Array, Array], cross: Array, penalty: float, targets: Array
-    ) -> tuple[Array, Array]:
+    ) -> tuple[Callable[[], Array], Array]:
         features, gram = own
         weights = self.be.solve_positive(gram, penalty, features.T @ targets)
-        return (targets - features @ weights) / penalty, cross @ weights
+        return lambda: (targets - features @ weights) / penalty, cross @ weights
 
 
 def _ridge(form: _Dual | _Primal, targets: NDArray[np.float64], sample: _Sample) -> NDArray[Any]:
@@ -265,11 +265,12 @@ def _ridge(form: _Dual | _Primal, targets: NDArray[np.float64], sample: _Sample)
         for at, (solution, predicted) in enumerate(solved):
             wrong = targets[held_out] - to_numpy(predicted) - prior
             errors[at] += np.square(wrong).sum(axis=1).mean()
-            whole = np.zeros((n, n_classes))
-            whole[train] = to_numpy(solution)
-            solutions.append(whole)
+            solutions.append((train, solution))
     best = solutions[int(errors.argmin()) :: len(RIDGES)]
-    return np.hstack(best) if best else np.zeros((n, 0))
+    result = np.zeros((n, len(best) * n_classes))
+    for at, (train, solution) in enumerate(best):
+        result[train, at * n_classes : (at + 1) * n_classes] = to_numpy(solution())
+    return result
 
 
 def _covariances(targets: NDArray[np.float64], folds: NDArray[np.int64]) -> NDArray[np.float64]:
