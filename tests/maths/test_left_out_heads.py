@@ -245,7 +245,7 @@ def test_classes_of_splits(device: str | None) -> None:
         labels[(labels == 2) & (split.partitions[0] != 1)] = 0
         labels[(labels == 3) & split.training] = 1
         splits = [split, Split.of(split.partitions[1])]
-        found = predict_ridge_splits(samples, 5, splits, device=device)
+        found = list(predict_ridge_splits(samples, 5, splits, device=device))
         found = [SplitOutputs([*map(np.asarray, a)], np.asarray(b)) for a, b in found]
         for (training, partitions), (inside, rest) in zip(splits, found, strict=True):
             for partition, outputs in zip(partitions, inside, strict=True):
