@@ -38,7 +38,7 @@ from oodzoo.extraction.extract import run_extraction
 from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.leaks import similar as leak_pairs
-from oodzoo.store.leaks.search import Samples, Search, Sketch, plan_pairs
+from oodzoo.store.leaks.search import PairSearch, SampleColumns, Sketch, plan_pairs
 from oodzoo.store.leaks.similar import NearDuplicates, similar_images
 
 Change = Callable[[Image.Image], Image.Image]
@@ -175,7 +175,7 @@ def measure_time(n: int) -> None:
     low = 0.5
     names = [str(at) for at in range(n)]
     none = np.full(n, -1)
-    samples = Samples(
+    samples = SampleColumns(
         names, names, np.arange(n) % 4, none, np.arange(n) % 10, none, tuple("abcd"), ()
     )
     plan = plan_pairs(samples.strata, 1, "all")
@@ -188,7 +188,7 @@ def measure_time(n: int) -> None:
         for by_sketch in (False, True):
             start = time.process_time()
             sketch = Sketch.if_cheaper(space, n, low) if by_sketch else None
-            search = Search(space, samples, low, low, sketch)
+            search = PairSearch(space, samples, low, low, sketch)
             search.run(plan)
             times.append(time.process_time() - start)
             tops = (search.across, search.within)

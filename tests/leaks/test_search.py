@@ -16,10 +16,10 @@ from tests.oracles import leaks as oracle
 from oodzoo.store.leaks import search
 from oodzoo.store.leaks.search import (
     FeatureSpace,
-    Plan,
-    Search,
+    PairPlan,
+    PairSearch,
+    PairTask,
     Sketch,
-    Task,
     list_samples,
     plan_pairs,
 )
@@ -31,7 +31,7 @@ from oodzoo.store.leaks.similar import similar_images
 LABELS = st.lists(st.integers(-1, 3), min_size=2, max_size=30)
 
 
-def pairs_of(plan: Plan) -> list[tuple[int, int]]:
+def pairs_of(plan: PairPlan) -> list[tuple[int, int]]:
     """The pairs of all tasks; one that is compared twice occurs twice."""
     found: list[tuple[int, int]] = []
     for task in plan.tasks:
@@ -76,7 +76,7 @@ def test_blocks_do_not_change_what_is_found(
     store = drawn.store(tmp_path)
     samples = list_samples(store, store.models)
     found = FeatureSpace(store, store.models, samples)
-    searched = Search(found, samples, 0.1, 0.2)
+    searched = PairSearch(found, samples, 0.1, 0.2)
     seen: list[tuple[int, int]] = []
     searched.run(plan_pairs(samples.labels, 1), lambda *done: seen.append(done))
     similar = np.full((60, 60), -1.0)
@@ -98,8 +98,8 @@ def test_blocks_do_not_change_what_is_found(
     same = (domains[:, None] == domains) & ~np.eye(60, dtype=bool)
     np.testing.assert_allclose(searched.nearest, np.where(same, similar, -1).max(axis=1), atol=1e-4)
     assert seen[-1] == (60 * 59 // 2, 60 * 59 // 2)
-    part = Search(found, samples, -1, 0.2)  # rows are compared with columns
-    part.run(Plan([Task(np.arange(25, 60), np.arange(0, 20))], "class"))
+    part = PairSearch(found, samples, -1, 0.2)  # rows are compared with columns
+    part.run(PairPlan([PairTask(np.arange(25, 60), np.arange(0, 20))], "class"))
     pairs = [tuple(pair) for pair in part.across.places.tolist()]
     assert sorted(pairs) == [(i, j) for i in range(20) for j in range(25, 60)]
     assert not len(part.within.places)
@@ -134,11 +134,11 @@ class Drawn:
         return self.all[positions]
 
 
-def samples_of(n: int) -> search.Samples:
+def samples_of(n: int) -> search.SampleColumns:
     groups = np.full(n, -1)
     groups[10:13] = 0
     names = [str(at) for at in range(n)]
-    return search.Samples(
+    return search.SampleColumns(
         names, names, np.arange(n) // 2 % 3, np.zeros(n, np.intp), np.zeros(n, np.intp), groups,
         ("a", "b", "c"), ("x",),
     )  # fmt: skip
@@ -155,7 +155,7 @@ def test_a_sketch_loses_no_pair(monkeypatch: pytest.MonkeyPatch, low: float) -> 
     plan = plan_pairs(samples.strata, 1)
     sketch = Sketch(space.rows(np.arange(0, 2200, 2)), low)
     assert sketch.cost < 2 * space.width
-    exact, by_sketch = (Search(space, samples, low, 0.5, each) for each in (None, sketch))
+    exact, by_sketch = (PairSearch(space, samples, low, 0.5, each) for each in (None, sketch))
     done: list[tuple[int, int]] = []
     exact.run(plan)
     by_sketch.run(plan, lambda *at: done.append(at))

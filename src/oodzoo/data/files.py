@@ -32,7 +32,7 @@ MAX_GROUP_BYTES = 1 << 30
 """Most bytes of images in one row group, and of the row groups that are kept together."""
 
 
-class _Group(NamedTuple):
+class _RowGroup(NamedTuple):
     path: Path
     changed: int
     size: int
@@ -75,7 +75,7 @@ def is_empty(path: Path, n_groups: int, column: str) -> bool:
 
 def _cells(path: Path, number: int, column: str) -> Any:
     found = path.stat()
-    group = _Group(path, found.st_mtime_ns, found.st_size, number, column)
+    group = _RowGroup(path, found.st_mtime_ns, found.st_size, number, column)
     return _KEPT.get(group, lambda: _decode(group))
 
 
@@ -92,11 +92,11 @@ class GroupCache:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._groups: OrderedDict[_Group, Future[Any]] = OrderedDict()
-        self._sizes: dict[_Group, int] = {}
+        self._groups: OrderedDict[_RowGroup, Future[Any]] = OrderedDict()
+        self._sizes: dict[_RowGroup, int] = {}
         self._lock = Lock()
 
-    def get(self, group: _Group, decode: Callable[[], Any]) -> Any:
+    def get(self, group: _RowGroup, decode: Callable[[], Any]) -> Any:
         """Return a group, which is decoded unless it is kept."""
         with self._lock:
             future = self._groups.get(group)
@@ -119,7 +119,7 @@ class GroupCache:
             self._drop(group)
         return cells
 
-    def _drop(self, newest: _Group) -> None:
+    def _drop(self, newest: _RowGroup) -> None:
         for group in [group for group in self._groups if group in self._sizes]:
             if sum(self._sizes.values()) <= self._most:
                 return
@@ -131,7 +131,7 @@ _KEPT = GroupCache(MAX_GROUP_BYTES)
 _DECODING = Budget(MAX_GROUP_BYTES)  # of all threads together
 
 
-def _decode(group: _Group) -> Any:
+def _decode(group: _RowGroup) -> Any:
     parquet = optional_package("pyarrow.parquet", extra="parquet", purpose="reading a Parquet file")
     try:
         metadata = _metadata(group.path, group.changed, group.size)

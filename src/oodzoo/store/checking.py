@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from oodzoo.core.errors import DiskError, InputError
 from oodzoo.core.events import Progress
@@ -85,10 +86,10 @@ def check_store(
     _require_known_schema(store)
     parts = [*_document_parts(store), *_shard_parts(store), *_cache_parts(store)]
     damage = []
-    problems = each(store, lambda part: part[1](), parts)
-    for number, ((file, _), found) in enumerate(zip(parts, problems, strict=True), start=1):
+    problems = each(store, _FileCheck.problem, parts)
+    for number, (part, found) in enumerate(zip(parts, problems, strict=True), start=1):
         if found is not None:
-            damage.append(Damage(file.relative_to(store).as_posix(), found))
+            damage.append(Damage(part.path.relative_to(store).as_posix(), found))
         if progress is not None:
             progress(number, len(parts))
     if repair:  # without damage too: an earlier repair may have been killed
@@ -106,47 +107,62 @@ def _require_known_schema(store: Path) -> None:
         require_schema(document, SCHEMA, f"the store {shown(store)!r}", NEW_STORE)
 
 
-_Part = tuple[Path, Callable[[], str | None]]
-"""A file, and a function that returns its problem."""
+class _FileCheck(NamedTuple):
+    """A file, and a function that raises an InputError if it is damaged."""
+
+    path: Path
+    function: Callable[..., object]
+    arguments: tuple[Any, ...]
+
+    def problem(self) -> str | None:
+        try:
+            self.function(*self.arguments)
+        except DiskError:  # nothing is known of the file
+            raise
+        except InputError as error:
+            return str(error)
+        return None
 
 
-def _document_parts(store: Path) -> Iterator[_Part]:
+def _document_parts(store: Path) -> Iterator[_FileCheck]:
     """Yield the manifest, the table, the index and the lists of shards."""
-    yield store / MANIFEST, lambda: _error(lambda: read_manifest(store))
+    yield _FileCheck(store / MANIFEST, read_manifest, (store,))
     try:
         manifest = read_manifest(store)
     except InputError:
         manifest = Manifest()
     for number in sorted({*table_numbers(store), *([manifest.table] if manifest.table else [])}):
         expected = manifest.samples if number == manifest.table else None
-        yield table_file(store, number), _bound(read_table, store, number, expected)
+        yield _FileCheck(table_file(store, number), read_table, (store, number, expected))
     for name in sorted({*segment_names(store), *manifest.segments}):
         known = {name: manifest.segments.get(name)}
-        yield segment_file(store, name), _bound(ImageIndex.read, store, known)
+        yield _FileCheck(segment_file(store, name), ImageIndex.read, (store, known))
     for name, model in manifest.models.items():
         folder = model_folder(store, name)
-        yield (
-            list_file(folder, model.shards),
-            _bound(read_list, store, folder, model.shards),
-        )
+        listed = list_file(folder, model.shards)
+        yield _FileCheck(listed, read_list, (store, folder, model.shards))
 
 
-def _shard_parts(store: Path) -> Iterator[_Part]:
+def _shard_parts(store: Path) -> Iterator[_FileCheck]:
     """Yield the descriptions of the models, the records of their shards, and the files of these."""
     for name in registered_models(store):
         folder = require_no_links(store, model_folder(store, name))
-        yield folder / "model.json", _bound(read_model, store, name)
+        yield _FileCheck(folder / "model.json", read_model, (store, name))
         if (folder / FILE).is_file():
-            yield folder / FILE, _bound(_read_class_embeddings, store, name)
+            yield _FileCheck(folder / FILE, _read_class_embeddings, (store, name))
         files = record_files(folder)
         fetch_records(files)
         for path in files:
             record = read_record(path)
             if record is None:
-                yield path, lambda: "is not the record of a shard"
+                yield _FileCheck(path, _reject, ("is not the record of a shard",))
                 continue
             for file in record.files.values():
-                yield folder / file.file, _bound(_verify, store, folder / file.file, file)
+                yield _FileCheck(folder / file.file, _verify, (store, folder / file.file, file))
+
+
+def _reject(problem: str) -> None:
+    raise InputError(problem)
 
 
 def _read_class_embeddings(store: Path, name: str) -> None:
@@ -154,26 +170,16 @@ def _read_class_embeddings(store: Path, name: str) -> None:
     read_class_embeddings(store, name, record.identity, record.feature_dim)
 
 
-def _cache_parts(store: Path) -> Iterator[_Part]:
+def _cache_parts(store: Path) -> Iterator[_FileCheck]:
     if (store / CACHE).is_symlink():  # nothing outside the store is read
         return
     for file in sorted((store / CACHE).rglob("*.*")):
         if file.suffix in (".npz", ".safetensors"):
-            yield file, _bound(lambda path: unsealed_bytes(require_no_links(store, path)), file)
+            yield _FileCheck(file, _read_cache, (store, file))
 
 
-def _bound(function: Callable[..., object], *arguments: object) -> Callable[[], str | None]:
-    return lambda: _error(lambda: function(*arguments))
-
-
-def _error(function: Callable[[], object]) -> str | None:
-    try:
-        function()
-    except DiskError:  # nothing is known of the file
-        raise
-    except InputError as error:
-        return str(error)
-    return None
+def _read_cache(store: Path, file: Path) -> None:
+    unsealed_bytes(require_no_links(store, file))
 
 
 def _verify(store: Path, path: Path, file: ShardFile) -> None:

@@ -72,7 +72,7 @@ class ClassEmbeddings:
         return hashlib.sha256(facts + _bytes(self.embeddings)).hexdigest()
 
 
-class _Document(msgspec.Struct, frozen=True):
+class _EmbeddingsFile(msgspec.Struct, frozen=True):
     """The content of the file; `model` is the identity of the model, embeddings are base64."""
 
     schema: int
@@ -85,18 +85,18 @@ class _Document(msgspec.Struct, frozen=True):
     embeddings: str
 
 
+_KEPT = ("classes", "names", "prompts", "scale", "bias")
+"""Fields of the file that are those of the embeddings."""
+
+
 def write_class_embeddings(store: Path, model: str, identity: str, found: ClassEmbeddings) -> None:
     """Write the embeddings of a model; `identity` is that of its record."""
-    document = _Document(
-        _SCHEMA,
-        identity,
-        found.classes,
-        found.names,
-        found.prompts,
-        found.scale,
-        found.bias,
-        base64.b64encode(_bytes(found.embeddings)).decode(),
-    )
+    document = {
+        "schema": _SCHEMA,
+        "model": identity,
+        **{name: getattr(found, name) for name in _KEPT},
+        "embeddings": base64.b64encode(_bytes(found.embeddings)).decode(),
+    }
     write_bytes(_path(store, model), sealed(msgspec.to_builtins(document)))
 
 
@@ -114,7 +114,7 @@ def read_class_embeddings(
     try:
         document = read_json(path, _WHAT)
         require_schema(document, _SCHEMA, what, "extract again")
-        content = structured(unsealed(document, what), _Document, what)
+        content = structured(unsealed(document, what), _EmbeddingsFile, what)
         if content.model != identity:  # of a model that had this name before
             return None
         return _decoded(content, what, width)
@@ -123,7 +123,7 @@ def read_class_embeddings(
         raise InputError(f"{error}; {advice}") from error
 
 
-def _decoded(content: _Document, what: str, width: int) -> ClassEmbeddings:
+def _decoded(content: _EmbeddingsFile, what: str, width: int) -> ClassEmbeddings:
     try:
         raw = base64.b64decode(content.embeddings, validate=True)
         embeddings = np.frombuffer(raw, "<f4").reshape(len(content.classes), width)
@@ -132,14 +132,8 @@ def _decoded(content: _Document, what: str, width: int) -> ClassEmbeddings:
     valid = np.isfinite(embeddings).all() and len(content.names) == len(content.classes)
     if not valid or len(set(content.classes)) < len(content.classes):
         raise InputError(f"{what} are damaged: not one vector for each class")
-    return ClassEmbeddings(
-        content.classes,
-        content.names,
-        content.prompts,
-        embeddings.astype(np.float32),
-        content.scale,
-        content.bias,
-    )
+    kept = {name: getattr(content, name) for name in _KEPT}
+    return ClassEmbeddings(embeddings=embeddings.astype(np.float32), **kept)
 
 
 def _bytes(embeddings: NDArray[np.float32]) -> bytes:

@@ -357,7 +357,7 @@ def images_digest(images: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(images).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-class _Segment(msgspec.Struct, frozen=True):
+class _IndexSegment(msgspec.Struct, frozen=True):
     shards: list[list[str]]
     table: str | None = None
 
@@ -479,9 +479,9 @@ def _read_segment(
     return expected or file_digest(segment_file(store, name)), _named(name, segment.shards)
 
 
-def _read_segment_document(store: Path, name: str, expected: str | None = None) -> _Segment:
+def _read_segment_document(store: Path, name: str, expected: str | None = None) -> _IndexSegment:
     path, advice = segment_file(store, name), repair_advice(store)
-    return read_document(store, path, _Segment, "the index of images", expected, advice)
+    return read_document(store, path, _IndexSegment, "the index of images", expected, advice)
 
 
 def _named(segment: str, shards: Sequence[list[str]]) -> dict[str, list[str]]:

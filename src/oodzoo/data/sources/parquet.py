@@ -27,7 +27,7 @@ from oodzoo.data.sources.column_roles import ONE_DOMAIN, split_columns
 _SUFFIXES = (".parquet",)
 
 
-class _Part(NamedTuple):
+class _ParquetFile(NamedTuple):
     """What is read of one file.
 
     `found` is the column of each role, `further` the columns that can name domains, and `names`
@@ -81,12 +81,12 @@ def list_parquet(location: Path | Url, options: SourceOptions) -> Listing:
     return table.list(first.found, options, (paths, cells))
 
 
-def _listed(part: _Part) -> str:
+def _listed(part: _ParquetFile) -> str:
     roles = [role for role in part.found if role not in ("label", "image")]
     return ", ".join(["label", *roles, *(["image"] if part.images is not None else [])])
 
 
-def _read(file: Container, options: SourceOptions, short: str) -> _Part:
+def _read(file: Container, options: SourceOptions, short: str) -> _ParquetFile:
     import pyarrow.parquet
 
     name = str(file)
@@ -122,7 +122,7 @@ def _read(file: Container, options: SourceOptions, short: str) -> _Part:
                 values.setdefault(found.setdefault("path", found.pop("image")), names)
             else:
                 cells = _cells(file, opened.metadata, column, short.lstrip("/\\"))
-        return _Part(schema.names, found, values, further, cells, names)
+        return _ParquetFile(schema.names, found, values, further, cells, names)
 
 
 @contextmanager

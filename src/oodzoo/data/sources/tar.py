@@ -140,7 +140,7 @@ def _names(parts: Mapping[str, Member]) -> list[str]:
     return [member.name for member in parts.values()]
 
 
-class _Sample(NamedTuple):
+class _KeyedImage(NamedTuple):
     image: FilePart
     values: dict[str, Any]
 
@@ -148,20 +148,20 @@ class _Sample(NamedTuple):
 def _list_keys(
     name: str, archives: Sequence[_Archive], roles: Mapping[str, str], options: SourceOptions
 ) -> Listing:
-    found: list[_Sample] = []
+    found: list[_KeyedImage] = []
     owners: list[tuple[str, _Archive]] = []
     for archive in archives:
         keys = _by_key(archive.members)
         _require_distinct(archive, keys)
         with archive.file.local().open("rb") as stream:
             for key, parts in keys.items():
-                reader = _Key(str(archive.file), key, parts, stream)
+                reader = _ArchiveKey(str(archive.file), key, parts, stream)
                 image = reader.image(roles.get("image"))
                 if image is None:
                     reader.require_unlabelled(roles)
                     continue
                 own = {role: reader.value(role, roles.get(role)) for role in _DEFAULTS}
-                found.append(_Sample(_part(archive.file, image), own))
+                found.append(_KeyedImage(_part(archive.file, image), own))
                 owners.append((key, archive))
     _require_once(owners)
     files = [sample.image for sample in found]
@@ -169,7 +169,7 @@ def _list_keys(
     return list_labelled(name, [file.name for file in files], files, values, options)
 
 
-class _Key:
+class _ArchiveKey:
     """The members of one key of an archive."""
 
     def __init__(

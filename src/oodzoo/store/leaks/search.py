@@ -43,7 +43,7 @@ WIDEST = 4096
 
 
 @dataclass(frozen=True)
-class Samples:
+class SampleColumns:
     """The samples of a store, as columns of equal length; numbers are positions in the lists.
 
     `labels` is -1 for a sample without a label, `groups` for a sample without a group. Pairs of one
@@ -95,7 +95,7 @@ def choose_models(store: FeatureStore) -> tuple[str, ...]:
 
 def list_samples(
     store: FeatureStore, models: Sequence[str], images: Collection[str] | None = None
-) -> Samples:
+) -> SampleColumns:
     """List the samples that all these models have features of, or those of some images."""
     unlabelled = [d for d in store.unlabelled if all(store.has_features(m, d) for m in models)]
     names = (*store.domains, *unlabelled)
@@ -119,7 +119,7 @@ def list_samples(
     labels = [None if row[3] is None else store.task.shown(row[3]) for row in rows]
     classes, codes = _coded(labels)
     numbers = {group: at for at, group in enumerate({row[4] for row in rows} - {None})}
-    return Samples(
+    return SampleColumns(
         images=[row[0] for row in rows],
         paths=[row[1] for row in rows],
         domains=np.array([row[2] for row in rows], np.intp),
@@ -201,7 +201,7 @@ class FeatureSpace:
         near-duplicates hardly change a median.
     """
 
-    def __init__(self, store: FeatureStore, models: Sequence[str], samples: Samples) -> None:
+    def __init__(self, store: FeatureStore, models: Sequence[str], samples: SampleColumns) -> None:
         self._store = store
         self._images = samples.images
         order = np.random.default_rng(0).permutation(len(samples))
@@ -322,7 +322,7 @@ SCOPES = ("auto", "all", "class")
 
 
 @dataclass(frozen=True)
-class Task:
+class PairTask:
     """Images to compare: all of `rows` with each other, or with `columns`, which are others."""
 
     rows: Positions
@@ -335,10 +335,10 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PairPlan:
     """The pairs to compare; see :class:`~oodzoo.store.leaks.similar.NearDuplicates` for `scope`."""
 
-    tasks: list[Task]
+    tasks: list[PairTask]
     scope: str
 
     @property
@@ -348,7 +348,7 @@ class Plan:
 
 def plan_pairs(
     labels: NDArray[np.integer], width: float, scope: str = "auto", budget: float = BUDGET
-) -> Plan:
+) -> PairPlan:
     """Choose the pairs of images to compare.
 
     Parameters
@@ -365,26 +365,26 @@ def plan_pairs(
     """
     if scope not in SCOPES:
         raise InputError(f"unknown pairs to compare: {scope!r}; expected {', '.join(SCOPES)}")
-    everything = Plan([Task(np.arange(len(labels)))], "all")
+    everything = PairPlan([PairTask(np.arange(len(labels)))], "all")
     if scope == "all" or (scope == "auto" and everything.pairs * width <= budget):
         return everything
-    by_class = Plan(_class_tasks(labels), "class")
+    by_class = PairPlan(_class_tasks(labels), "class")
     if scope == "class" or by_class.pairs * width <= budget:
         return by_class
-    return Plan(_part(by_class.tasks, budget / width), "part")
+    return PairPlan(_part(by_class.tasks, budget / width), "part")
 
 
-def _class_tasks(labels: NDArray[np.integer]) -> list[Task]:
+def _class_tasks(labels: NDArray[np.integer]) -> list[PairTask]:
     order = np.argsort(labels, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1)
-    tasks = [Task(group) for group in groups]
+    tasks = [PairTask(group) for group in groups]
     unlabelled, labelled = np.flatnonzero(labels < 0), np.flatnonzero(labels >= 0)
     if len(unlabelled) and len(labelled):
-        tasks.append(Task(unlabelled, labelled))
+        tasks.append(PairTask(unlabelled, labelled))
     return [task for task in tasks if task.pairs]
 
 
-def _part(tasks: list[Task], most: float) -> list[Task]:
+def _part(tasks: list[PairTask], most: float) -> list[PairTask]:
     """Return random tasks of at most so many pairs; the last one has a sample of its images."""
     rng = np.random.default_rng(0)
     part = []
@@ -393,7 +393,7 @@ def _part(tasks: list[Task], most: float) -> list[Task]:
         if task.pairs > most:
             share = np.sqrt(most / task.pairs)
             columns = None if task.columns is None else _sample(task.columns, share, rng)
-            part.append(Task(_sample(task.rows, share, rng), columns))
+            part.append(PairTask(_sample(task.rows, share, rng), columns))
             break
         part.append(task)
         most -= task.pairs
@@ -440,13 +440,13 @@ class TopPairs:
         self.similarities, self.places = values[order], places[order]
 
 
-class Search:
+class PairSearch:
     """Compares the pairs of a plan.
 
     Parameters
     ----------
     space : FeatureSpace
-    samples : Samples
+    samples : SampleColumns
     low : float
         Smallest similarity of pairs that are kept.
     threshold : float
@@ -468,7 +468,7 @@ class Search:
     def __init__(
         self,
         space: FeatureSpace,
-        samples: Samples,
+        samples: SampleColumns,
         low: float,
         threshold: float,
         sketch: Sketch | None = None,
@@ -483,7 +483,7 @@ class Search:
         self.n_across = 0
         self.nearest = np.full(len(samples), -1, np.float32)
 
-    def run(self, plan: Plan, progress: Progress | None = None) -> None:
+    def run(self, plan: PairPlan, progress: Progress | None = None) -> None:
         """Compare all pairs of a plan."""
         total = int(sum(task.pairs for task in plan.tasks))
         done = 0.0
@@ -494,13 +494,13 @@ class Search:
                 if progress is not None:
                     progress(min(int(done), total), total)
 
-    def _exactly(self, task: Task) -> Iterator[float]:
+    def _exactly(self, task: PairTask) -> Iterator[float]:
         """Compare whole rows, block by block; yield the number of pairs of each."""
         for rows, columns, similarities in self._blocks(task):
             self._compare(rows, columns, similarities)
             yield similarities.size / (2 if rows is columns else 1)
 
-    def _by_sketch(self, task: Task) -> Iterator[float]:
+    def _by_sketch(self, task: PairTask) -> Iterator[float]:
         """Compare sketches, and whole rows of pairs that may be similar enough."""
         assert self._sketch is not None
         blocks = _Blocks(self._space, task.rows)
@@ -558,7 +558,7 @@ class Search:
         comparable: NDArray[np.bool_] = apart & (rows[:, None] != columns)
         return comparable
 
-    def _blocks(self, task: Task) -> Iterator[tuple[Positions, Positions, Features]]:
+    def _blocks(self, task: PairTask) -> Iterator[tuple[Positions, Positions, Features]]:
         """Yield blocks of the similarity matrix, only those on and above the diagonal."""
         rows = _Blocks(self._space, task.rows)
         if task.columns is None:

@@ -26,8 +26,8 @@ from oodzoo.store.leaks.search import (
     KEPT,
     USELESS,
     FeatureSpace,
-    Samples,
-    Search,
+    PairSearch,
+    SampleColumns,
     Sketch,
     TopPairs,
     choose_models,
@@ -279,7 +279,7 @@ def similar_images(
     sketch = Sketch.if_cheaper(space, len(samples), low)
     cost = space.width if sketch is None else sketch.cost
     plan = plan_pairs(samples.strata, cost, pairs, budget)
-    search = Search(space, samples, low, threshold, sketch)
+    search = PairSearch(space, samples, low, threshold, sketch)
     search.run(plan, progress)
     everywhere = np.full(len(samples), threshold)
     own = _within_limits(samples, search.nearest, threshold)
@@ -302,7 +302,7 @@ def _limited(floor: float, factor: float, noise: float) -> float:
 
 
 def _within_limits(
-    samples: Samples, nearest: NDArray[np.float32], threshold: float
+    samples: SampleColumns, nearest: NDArray[np.float32], threshold: float
 ) -> NDArray[np.float64]:
     """Return the smallest similarity of near-duplicates of the domain of each sample."""
     limits = np.full(len(samples), threshold)
@@ -316,7 +316,7 @@ def _within_limits(
 
 def _verified(
     top: TopPairs,
-    samples: Samples,
+    samples: SampleColumns,
     limits: NDArray[np.float64],
     files: Mapping[str, ImageFile] | None,
     refuted: float,
@@ -344,7 +344,7 @@ def _verified(
     return pairs
 
 
-def _pair(samples: Samples, place: Sequence[int], similarity: float) -> Pair:
+def _pair(samples: SampleColumns, place: Sequence[int], similarity: float) -> Pair:
     (path, domain, label), (other, other_domain, other_label) = map(samples.place, place)
     first, second = (samples.images[at] for at in place)
     return Pair(
