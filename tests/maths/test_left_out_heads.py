@@ -29,8 +29,8 @@ from oodzoo.linear.heads.kinds import (
     left_out_regressions,
     predict_regression_splits,
 )
-from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.outputs import (
+from oodzoo.linear.heads.linear import (
+    LinearHead,
     fit_from_zero_shot,
     left_out_from_zero_shot,
     left_out_zero_shot,

@@ -13,7 +13,7 @@ from tests.zoo.data import VIT, noise
 
 from oodzoo.core.errors import InputError
 from oodzoo.extraction.columns import normalise
-from oodzoo.linear.heads.outputs import zero_shot_head
+from oodzoo.linear.heads.linear import zero_shot_head
 from oodzoo.zoo import load_model
 from oodzoo.zoo.prompts import (
     PROMPTS,

@@ -9,7 +9,7 @@ For a held-out domain, two kinds of predictions of the training domains say how 
 
 How far the held-out domain is from the others is unknown. A model therefore has several heads in a
 pool, which differ in their regularisation: it has the highest quality
-(:mod:`oodzoo.linear.heads.outputs`) for samples of which a *share* comes from a domain as far away
+(:class:`oodzoo.tasks.Task`) for samples of which a *share* comes from a domain as far away
 as the training domains are from each other, and the rest from these domains. A head that is used
 alone has the share ½.
 
@@ -18,7 +18,7 @@ else.
 
 Where a model has class embeddings (:mod:`oodzoo.zoo.model`), it has two more kinds of heads in a
 pool: the zero-shot head, which is not trained, and heads that start from it
-(:mod:`oodzoo.linear.heads.outputs`). A zero-shot head is linear in features of unit length. All
+(:class:`oodzoo.tasks.Task`). A zero-shot head is linear in features of unit length. All
 heads of a pool are added up as one linear head, so all heads of such a model act on features of
 unit length.
 """
@@ -38,8 +38,8 @@ from oodzoo.core.events import tracked
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.features import FeatureSource, groups_of, head_costs
 from oodzoo.linear.heads.kinds import PATHS, ByDomain, HeadPath, split_without
-from oodzoo.linear.heads.linear import LinearHead
-from oodzoo.linear.heads.outputs import (
+from oodzoo.linear.heads.linear import (
+    LinearHead,
     fit_from_zero_shot,
     left_out_from_zero_shot,
     left_out_zero_shot,
@@ -73,7 +73,7 @@ TRAINED, ZERO_SHOT, FROM_ZERO_SHOT = "trained", "zero_shot", "from_zero_shot"
 """Kinds of heads; the last two are those of a model with class embeddings."""
 
 Outputs = NDArray[Any]
-"""Log-probabilities, numbers or log-odds, see :mod:`oodzoo.linear.heads.outputs`."""
+"""Log-probabilities, numbers or log-odds, see :class:`oodzoo.tasks.Task`."""
 
 
 class Head(NamedTuple):

@@ -35,7 +35,7 @@ RunKey = tuple[Any, ...]
 """Domains that a run leaves out, and its settings."""
 
 DomainOutputs = dict[str, NDArray[Any]]
-"""Outputs by domain (:mod:`oodzoo.linear.heads.outputs`): (candidates, n, C), or (n, C) of one of
+"""Outputs by domain (:class:`oodzoo.tasks.Task`): (candidates, n, C), or (n, C) of one of
 them."""
 
 CHECKPOINT = "checkpoint.safetensors"

@@ -101,7 +101,7 @@ class Judged:
         percent in each domain that it was chosen on. After training that has diverged, candidates
         whose outputs are not numbers are left out.
     outputs : dict
-        Outputs (n, C) for the domains that were left out (:mod:`oodzoo.linear.heads.outputs`).
+        Outputs (n, C) for the domains that were left out (:class:`oodzoo.tasks.Task`).
     head_outputs : dict
         The same of the linear head on the frozen model, fitted to the same images.
     left_out : dict

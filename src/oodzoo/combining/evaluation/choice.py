@@ -26,8 +26,8 @@ from oodzoo.core.events import Log, part, tracked
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.features import FeatureSource, groups_of
+from oodzoo.linear.heads.domainbed import sweep
 from oodzoo.linear.heads.domainbed.protocol import RULES, Split, split
-from oodzoo.linear.heads.domainbed.sweep import sweep
 from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.ranking import scores
@@ -190,7 +190,7 @@ class Candidate:
         One per trial, trained on the columns.
     outputs : array (n, C), optional
         For the held-out domain, by heads that were trained before; there are no other heads then.
-        They are log-probabilities, numbers or log-odds, see :mod:`oodzoo.linear.heads.outputs`.
+        They are log-probabilities, numbers or log-odds, see :class:`oodzoo.tasks.Task`.
     """
 
     columns: Columns

@@ -77,7 +77,7 @@ class TunedFold:
     Attributes
     ----------
     outputs : array (n, C)
-        For the held-out domain, in the order of the store (:mod:`oodzoo.linear.heads.outputs`).
+        For the held-out domain, in the order of the store (:class:`oodzoo.tasks.Task`).
     facts : TunedFacts
     """
 

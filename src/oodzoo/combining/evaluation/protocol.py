@@ -74,8 +74,8 @@ from oodzoo.extraction.features import (
     moment_costs,
 )
 from oodzoo.linear.heads.adaptive import MIN_IMAGES
+from oodzoo.linear.heads.domainbed import STEPS
 from oodzoo.linear.heads.domainbed.protocol import require_rule, require_search_space
-from oodzoo.linear.heads.domainbed.sweep import STEPS
 from oodzoo.linear.heads.linear import FOLDS
 from oodzoo.linear.heads.samples import require_classes_for, require_classes_to_tell_apart
 from oodzoo.ranking.constraints import TOP_K, TopK, parse_top_k, restricted
