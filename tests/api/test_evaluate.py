@@ -218,6 +218,9 @@ def test_the_events_of_an_evaluation() -> None:
     done, totals = zip(*heard.steps(), strict=True)
     assert len(set(totals)) == 1
     assert (list(done), done[-1]) == (sorted(set(done)), totals[0])
+    shares = heard.shares()  # within a domain, too
+    assert (shares, len(set(shares)) > len(done)) == (sorted(shares), True)
+    assert shares[-1] == pytest.approx(1.0)
     expected: dict[str, float] = {}
     rows = {name: (row.average, row.measure("accuracy")) for name, row in result.rows.items()}
     rows["recommended"] = (result.recommended.average, result.recommended.domains)

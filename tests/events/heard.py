@@ -34,9 +34,13 @@ class Heard(Listener):
         return [(stage, facts) for kind, stage, facts in self.events if kind == event]
 
     def steps(self) -> list[tuple[int, int]]:
-        """What is done, and the total, of progress without a message."""
-        all_of_it = [facts for _, facts in self.of("progress")]
-        return [(facts["done"], facts["total"]) for facts in all_of_it if "message" not in facts]
+        """What is done, and the total, of progress without a message; each once."""
+        all_of_it = [facts for _, facts in self.of("progress") if "message" not in facts]
+        return list(dict.fromkeys((facts["done"], facts["total"]) for facts in all_of_it))
+
+    def shares(self) -> list[float]:
+        """The shares of the work that were done, where they were known."""
+        return [facts["share"] for _, facts in self.of("progress") if "share" in facts]
 
     def messages(self) -> list[str]:
         return [facts["message"] for _, facts in self.of("progress") if "message" in facts]
