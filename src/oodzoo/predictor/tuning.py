@@ -140,8 +140,7 @@ def tune(
     facts = {"models": [original.name], "domains": list(listed.domains), "images": len(listed)}
     facts |= {"protocol": protocol, **chosen.to_dict()}
     with _work_folder(folder) as work, Stage(listener, "tuning", **facts) as stage:
-        phase = stage.phases({"reading": 1.0, "training": 20.0, "assembling": 2.0})
-        with phase("reading"):
+        with stage.whole.between(0.0, 0.05):
             images = readable_to_tune(listed, before)
         if len(images.domains) == 2 and chosen.by_domain:
             warnings.warn(
@@ -168,7 +167,7 @@ def tune(
             if len(before.models) > 1:  # first, because it may fail
                 models = before.loadable_models
                 extract_models(images, models, work / _FEATURES, before.device, stage.events)
-            with phase("training"):
+            with stage.whole.between(0.05, 0.9):
                 tuned = tuner.tuned()
         record = {
             "model": original.name,
@@ -184,7 +183,7 @@ def tune(
         if tuned.choice["name"] == LINEAR_HEAD:  # on the model as it was
             after = replace(before, provenance=replace(before.provenance, tuning=record))
         else:
-            with phase("assembling"):
+            with stage.whole.between(0.9, 1.0):
                 after = _assembled(before, original, images, tuned, record, work / _FEATURES, stage)
         metrics = {}
         for what, name in (("linear_head", LINEAR_HEAD), ("tuned", tuned.choice["name"])):
