@@ -28,7 +28,7 @@ from scipy.stats import norm
 from oodzoo.combining.pool_weights import choose_pool, left_out_pools, qualities
 from oodzoo.combining.predictions import Heads, predict_with_heads
 from oodzoo.extraction.features import StoreSource
-from oodzoo.predictor.left_out import (
+from oodzoo.predictor.prediction_sets import (
     LEVELS,
     PooledScores,
     class_scores,

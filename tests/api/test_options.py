@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import oodzoo
-from oodzoo.core.options import Compute, Limits, ModelLimits
+from oodzoo.core.limits import Limits, ModelLimits
+from oodzoo.core.options import Compute
 from oodzoo.ranking.racing import race
 
 MOST = 12

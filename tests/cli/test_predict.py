@@ -24,7 +24,7 @@ from tests.predictor.adapting import with_adaptive
 import oodzoo
 from oodzoo.cli.predict import Summary
 from oodzoo.predictor import Prediction
-from oodzoo.predictor.left_out import ConfidencePoint, LeftOut
+from oodzoo.predictor.prediction_sets import ConfidencePoint, LeftOut
 
 TypeIn = Callable[[str], None]
 

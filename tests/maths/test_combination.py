@@ -43,7 +43,7 @@ from oodzoo.combining.predictions import (
     predict_with_heads,
 )
 from oodzoo.combining.ways import Decision, decide
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.extraction.columns import Columns, Samples
 from oodzoo.extraction.features import ArraySource
 from oodzoo.linear.heads.adaptive import Confusion

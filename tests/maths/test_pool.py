@@ -19,7 +19,7 @@ from oodzoo.combining.predictions import SHARES, TRAINED, Head, HeadPredictions
 from oodzoo.combining.verdict import Estimate, recommend
 from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.errors import InputError
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.tasks import CLASSIFICATION, KINDS, Kind, task_of
 
 seeds = st.integers(0, 10_000)

@@ -13,7 +13,7 @@ from tests.oracles import prediction_sets as oracle
 from oodzoo.extraction.columns import Samples
 from oodzoo.predictor import gaussian
 from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.left_out import (
+from oodzoo.predictor.prediction_sets import (
     intervals_of,
     measure_class_sets,
     measure_intervals,

@@ -13,7 +13,7 @@ from tests.ranking.test_tasks import models
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.extraction.features import ArraySource, ModelFacts
 from oodzoo.ranking.constraints import apply
 

@@ -15,9 +15,9 @@ from oodzoo.extraction.columns import Columns
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.card import is_own_card, model_card
 from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.left_out import ConfidencePoint, LeftOut, SetLevel
 from oodzoo.predictor.models import FeatureModel, PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
+from oodzoo.predictor.prediction_sets import ConfidencePoint, LeftOut, SetLevel
 from oodzoo.tasks import task_of
 from oodzoo.zoo import Geometry, ModelSpec, Preprocessing
 

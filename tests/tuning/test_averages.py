@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.oracles import swad as oracle
 
-from oodzoo.tuning.trainer import TOLERANCE_RATIO, LossValley, RunningMean
+from oodzoo.tuning.averages import TOLERANCE_RATIO, LossValley, RunningMean
 
 torch = pytest.importorskip("torch")
 

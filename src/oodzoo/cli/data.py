@@ -11,7 +11,7 @@ from oodzoo.cli.app import command
 from oodzoo.cli.options import DataOptions, open_data
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError, NoDomainsError
-from oodzoo.core.options import ZooLimits
+from oodzoo.core.limits import ZooLimits
 from oodzoo.core.packages import require_extras
 from oodzoo.core.text import count, file_size, typed
 

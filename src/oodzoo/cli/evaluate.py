@@ -22,7 +22,8 @@ from oodzoo.cli.options import (
 )
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
-from oodzoo.core.options import DEVICE, Compute, Limits
+from oodzoo.core.limits import Limits
+from oodzoo.core.options import DEVICE, Compute
 from oodzoo.core.text import duration, time_per_image
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from oodzoo.cli.options import (
 from oodzoo.cli.terminal import WIDTH, Bars, Meter, Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener
-from oodzoo.core.options import ZooLimits
+from oodzoo.core.limits import ZooLimits
 from oodzoo.core.remote.location import is_url, parse_location
 from oodzoo.core.text import count
 

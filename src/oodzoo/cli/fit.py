@@ -23,7 +23,7 @@ from oodzoo.cli.options import (
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.core.remote.location import parse_location
 from oodzoo.core.text import count, duration, typed
 

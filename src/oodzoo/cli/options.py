@@ -92,7 +92,8 @@ import typer
 from oodzoo.cli.terminal import Meter, Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listener, Log
-from oodzoo.core.options import DEVICE, Compute, Limits
+from oodzoo.core.limits import Limits
+from oodzoo.core.options import DEVICE, Compute
 from oodzoo.core.remote.location import url_of_path
 from oodzoo.core.text import duration
 

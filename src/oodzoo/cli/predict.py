@@ -25,7 +25,7 @@ from oodzoo.core.text import count
 if TYPE_CHECKING:
     from oodzoo.predictor import Prediction, Predictor
     from oodzoo.predictor.filing import Sorter
-    from oodzoo.predictor.left_out import LeftOut, SetLevel
+    from oodzoo.predictor.prediction_sets import LeftOut, SetLevel
     from oodzoo.tasks import Task
 
 
@@ -95,8 +95,8 @@ def predict(
     """
     from oodzoo.predictor import load
     from oodzoo.predictor.filing import Sorter
-    from oodzoo.predictor.left_out import caveat, sets_text
     from oodzoo.predictor.prediction import require_sets
+    from oodzoo.predictor.prediction_sets import caveat, sets_text
 
     form = _format(format, out, terminal)
     if link is not None and sort_into is None:

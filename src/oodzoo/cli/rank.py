@@ -27,7 +27,7 @@ from oodzoo.cli.options import (
 from oodzoo.cli.terminal import Terminal
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listener, Stage, extent
-from oodzoo.core.options import Limits, ModelLimits
+from oodzoo.core.limits import Limits, ModelLimits
 from oodzoo.core.text import count, time_per_image, typed
 
 if TYPE_CHECKING:

@@ -46,7 +46,7 @@ from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed import show_bed, show_best_score
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.core.packages import install_hint
 from oodzoo.core.tables import aligned
 from oodzoo.core.text import count, duration, typed

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from oodzoo.combining.pool_weights import Pool, choose_pool
 from oodzoo.combining.predictions import SHARES, Head, HeadPredictions, Heads, pool_columns
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.extraction.columns import Samples
 from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.adaptive import (

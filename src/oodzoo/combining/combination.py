@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combining.predictions import Head, Heads, Outputs, Pooled, predict_with_heads
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import FeatureSource

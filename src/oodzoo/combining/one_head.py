@@ -15,7 +15,7 @@ from oodzoo.combining.combination import Chosen, Combination, FinalHead, ForSets
 from oodzoo.combining.pool_weights import qualities
 from oodzoo.combining.predictions import HeadPredictions, Heads, Outputs, Pooled
 from oodzoo.core.events import tracked
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import FeatureSource, groups_of, with_models
 from oodzoo.linear.heads.kinds import (

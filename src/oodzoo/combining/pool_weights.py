@@ -61,7 +61,7 @@ from oodzoo.combining.predictions import (
 )
 from oodzoo.combining.verdict import Estimate, is_better
 from oodzoo.core.errors import InputError
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.core.text import count
 from oodzoo.core.threads import Prefetch, blas_threads
 from oodzoo.tasks import CLASSIFICATION, Task

@@ -18,7 +18,8 @@ from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
 from oodzoo.core.io import structured
-from oodzoo.core.options import LimitOptions, Limits, require_known
+from oodzoo.core.limits import LimitOptions, Limits
+from oodzoo.core.options import require_known
 from oodzoo.core.tables import Table
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from oodzoo.combining.one_head import ENSEMBLE, NAMED
 from oodzoo.combining.pool import POOL
 from oodzoo.combining.ways import COMBINATIONS
-from oodzoo.core.options import Cost, cost_of
+from oodzoo.core.limits import Cost, cost_of
 from oodzoo.core.text import count, listed, number, span
 from oodzoo.tasks import Kind, task_of
 from oodzoo.tasks.classification import ClassDiagnosis, add_up

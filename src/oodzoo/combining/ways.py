@@ -16,7 +16,7 @@ from oodzoo.combining.selection import SELECTION
 from oodzoo.combining.verdict import Estimate, recommend
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import part, tracked
-from oodzoo.core.options import total_cost
+from oodzoo.core.limits import total_cost
 from oodzoo.extraction.features import FeatureSource
 
 _COMBINATIONS = (

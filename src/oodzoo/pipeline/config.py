@@ -13,7 +13,8 @@ from typing import Any, Literal, Unpack
 from oodzoo.combining.evaluation.settings import require_seed, resolve_trials
 from oodzoo.core.errors import InputError
 from oodzoo.core.io import explaining_disk_errors, write_bytes
-from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
+from oodzoo.core.limits import LimitOptions, Limits
+from oodzoo.core.options import Compute, options_of, require_known
 from oodzoo.core.text import did_you_mean, printable, typed
 from oodzoo.extraction.outcome import ExtractionConfig
 from oodzoo.linear.heads.samples import require_classes_for

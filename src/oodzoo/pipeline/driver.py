@@ -16,7 +16,7 @@ from oodzoo.combining.selection import SelectionSummary, select_features
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Events, Listener, Listeners, Stage, extent, or_notebook
 from oodzoo.core.io import file_digest, is_temporary, locked
-from oodzoo.core.options import ModelLimits
+from oodzoo.core.limits import ModelLimits
 from oodzoo.core.text import without_folders
 from oodzoo.data import pixels
 from oodzoo.data.dataset import ImageDomains

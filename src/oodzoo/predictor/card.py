@@ -22,9 +22,9 @@ from oodzoo.combining.statements import shown_choice
 from oodzoo.combining.ways import COMBINATIONS
 from oodzoo.core.tables import Table
 from oodzoo.core.text import count, file_size, number, printable, significant, some_of, span, typed
-from oodzoo.predictor.left_out import LeftOut, caveat, sets_text
 from oodzoo.predictor.models import AnyModel
 from oodzoo.predictor.parts import TUNED, PredictorParts
+from oodzoo.predictor.prediction_sets import LeftOut, caveat, sets_text
 from oodzoo.zoo.sources import local_path
 
 _LICENCES = {

@@ -31,7 +31,8 @@ from oodzoo.combining.ways import COMBINATIONS, decide, require_choice
 from oodzoo.core.backend import Array, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Stage, extent
-from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
+from oodzoo.core.limits import LimitOptions, Limits
+from oodzoo.core.options import Compute, options_of, require_known
 from oodzoo.core.text import count
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.engines import open_engine
@@ -47,7 +48,6 @@ from oodzoo.linear.heads.adaptive import MIN_IMAGES
 from oodzoo.linear.heads.samples import require_classes_to_tell_apart
 from oodzoo.predictor.chunks import Encoder, encode_all, require_encoders
 from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.left_out import measure_left_out
 from oodzoo.predictor.models import (
     FeatureModel,
     PredictorModel,
@@ -56,6 +56,7 @@ from oodzoo.predictor.models import (
     has_features_only,
 )
 from oodzoo.predictor.parts import Provenance, hashed_images
+from oodzoo.predictor.prediction_sets import measure_left_out
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.constraints import TOP_K, TopK, apply, parse_top_k
 from oodzoo.ranking.ranker import rank, require_score

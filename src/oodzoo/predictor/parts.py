@@ -10,13 +10,13 @@ from typing import Any, Literal, cast
 
 from oodzoo.combining.one_head import NAMED
 from oodzoo.core.errors import InputError
-from oodzoo.core.options import total
+from oodzoo.core.limits import total
 from oodzoo.extraction.columns import Columns
 from oodzoo.linear.heads.adaptive import AdaptiveHead
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import AnyModel, FeatureModel, PredictorModel
+from oodzoo.predictor.prediction_sets import LeftOut
 from oodzoo.tasks import Task, task_of
 from oodzoo.zoo.spec import by_network, network_key
 

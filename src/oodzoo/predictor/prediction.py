@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.text import count, short_name
-from oodzoo.predictor.left_out import LeftOut, SetLevel
+from oodzoo.predictor.prediction_sets import LeftOut, SetLevel
 from oodzoo.tasks import Labels, Task, as_labels, task_of
 
 Floats = NDArray[np.float64]

@@ -40,10 +40,10 @@ from oodzoo.predictor.chunks import (
     preprocess_images,
 )
 from oodzoo.predictor.export import export_head, export_onnx, feature_inputs, input_names
-from oodzoo.predictor.left_out import SetLevel, intervals_of, set_of
 from oodzoo.predictor.models import FeatureModel, PredictorModel, load_models
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.prediction import Prediction, Unreadable, missing, require_sets, score
+from oodzoo.predictor.prediction_sets import SetLevel, intervals_of, set_of
 from oodzoo.predictor.remote import push_to_hub, read_remote, write_url
 from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.saved import read_folder, write_folder
@@ -310,7 +310,7 @@ class Predictor(PredictorParts, BaseEstimator):  # type: ignore[misc]
 
         The sets contain it with this probability as measured on held-out domains: see
         `left_out.at_coverage(0.9)` for the coverage of each, the lowest one and the mean size.
-        The threshold is explained in :mod:`oodzoo.predictor.left_out`.
+        The threshold is explained in :mod:`oodzoo.predictor.prediction_sets`.
 
         Parameters
         ----------

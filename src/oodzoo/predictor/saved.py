@@ -53,7 +53,6 @@ from oodzoo.linear.heads.adaptive import AdaptiveHead, Confusion
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.predictor.card import CARD, keeps_card, model_card
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
-from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import (
     AnyModel,
     FeatureModel,
@@ -64,6 +63,7 @@ from oodzoo.predictor.models import (
     onnx_files,
 )
 from oodzoo.predictor.parts import PredictorParts, Provenance
+from oodzoo.predictor.prediction_sets import LeftOut
 from oodzoo.store.format import mistaken_folder, sealed, unsealed
 from oodzoo.tasks import CLASSIFICATION, Kind, Task, task_of
 from oodzoo.zoo import ModelSpec

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from oodzoo.core.errors import InputError
-from oodzoo.core.options import ModelLimits, apply_rules
+from oodzoo.core.limits import ModelLimits, apply_rules
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import FeatureSource, groups_of, with_models
 from oodzoo.linear.heads.kinds import left_out_metrics

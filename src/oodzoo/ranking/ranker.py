@@ -28,7 +28,8 @@ from numpy.typing import NDArray
 from oodzoo.core.backend import Array, backend, to_numpy
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Stage, extent, tracked
-from oodzoo.core.options import ModelLimitOptions, ModelLimits, require_known
+from oodzoo.core.limits import ModelLimitOptions, ModelLimits
+from oodzoo.core.options import require_known
 from oodzoo.core.text import count, did_you_mean, some_of
 from oodzoo.core.threads import LARGE_PRODUCT, blas_threads
 from oodzoo.extraction.columns import Columns

@@ -27,6 +27,7 @@ from oodzoo.linear.heads.domainbed.protocol import seed_hash
 from oodzoo.linear.heads.kinds import fit_head_of
 from oodzoo.linear.heads.linear import LinearHead
 from oodzoo.tasks import Task
+from oodzoo.tuning.averages import mixed
 from oodzoo.tuning.images import augmented, prefetched
 from oodzoo.tuning.network import (
     HeadedNetwork,
@@ -37,7 +38,7 @@ from oodzoo.tuning.network import (
 )
 from oodzoo.tuning.problem import Rows, TuneSettings, TuningData
 from oodzoo.tuning.runs import DomainOutputs, Parts, RunKey, TrainingRun, TrainingRuns
-from oodzoo.tuning.trainer import Recipe, RunEvents, Trainer, mixed, train_and_average
+from oodzoo.tuning.trainer import Recipe, RunEvents, Trainer, train_and_average
 from oodzoo.zoo.model import Trainable
 from oodzoo.zoo.torch_model import weights_digest
 

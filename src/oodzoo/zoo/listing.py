@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Progress
-from oodzoo.core.options import Rule, apply_rules, licence_rule, parameter_rule
+from oodzoo.core.limits import Rule, apply_rules, licence_rule, parameter_rule
 from oodzoo.core.text import count, file_size
 from oodzoo.zoo.model import ModelSize, Weights
 from oodzoo.zoo.sources import ModelSource, get_source, local_path

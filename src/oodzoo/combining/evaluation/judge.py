@@ -39,7 +39,7 @@ from oodzoo.combining.selection import SELECTION
 from oodzoo.combining.verdict import Estimate
 from oodzoo.combining.ways import COMBINATIONS, Decision, decide, decide_again, relative_cost
 from oodzoo.core.events import Log, part
-from oodzoo.core.options import Limits, cost_of
+from oodzoo.core.limits import Limits, cost_of
 from oodzoo.extraction.features import FeatureSource, groups_of
 from oodzoo.linear.heads.domainbed.protocol import RULES
 from oodzoo.ranking.constraints import choose_top_k

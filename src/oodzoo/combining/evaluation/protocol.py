@@ -62,7 +62,8 @@ from oodzoo.combining.ways import Decision
 from oodzoo.core.backend import Array, backend, require_device
 from oodzoo.core.errors import InputError
 from oodzoo.core.events import Listeners, Stage, extent, part, tracked
-from oodzoo.core.options import Compute, LimitOptions, Limits, options_of, require_known
+from oodzoo.core.limits import LimitOptions, Limits
+from oodzoo.core.options import Compute, options_of, require_known
 from oodzoo.core.text import count
 from oodzoo.extraction.engines import Engine, open_engine
 from oodzoo.extraction.features import (

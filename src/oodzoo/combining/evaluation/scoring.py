@@ -19,7 +19,7 @@ from oodzoo.combining.evaluation.choice import (
     TrainingView,
 )
 from oodzoo.combining.evaluation.rows import Cell, Outputs
-from oodzoo.core.options import cost_of
+from oodzoo.core.limits import cost_of
 from oodzoo.extraction.columns import Columns
 from oodzoo.extraction.features import FeatureSource, StoreSource
 from oodzoo.linear.heads.linear import LinearHead

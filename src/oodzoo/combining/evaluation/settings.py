@@ -16,7 +16,7 @@ from oodzoo.combining.evaluation.choice import (
     fast_trainer,
 )
 from oodzoo.core.errors import InputError
-from oodzoo.core.options import Limits
+from oodzoo.core.limits import Limits
 from oodzoo.core.text import count
 from oodzoo.extraction.features import FeatureSource
 from oodzoo.linear.heads.adaptive import MIN_IMAGES

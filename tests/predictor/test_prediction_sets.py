@@ -12,7 +12,7 @@ from tests.predictor.data import changed
 
 import oodzoo
 from oodzoo.core.errors import InputError
-from oodzoo.predictor.left_out import confidence_curve
+from oodzoo.predictor.prediction_sets import confidence_curve
 
 
 def _features(n_domains: int = 3) -> tuple[dict[str, Any], Any, Any]:
