@@ -125,7 +125,7 @@ import sys
 from pathlib import Path
 from tests.features.dying import Troubled
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.extraction.outcome import ExtractionConfig
+from oodzoo.extraction.outcome import (ExtractionConfig)
 from oodzoo.extraction.extract import run_extraction
 from oodzoo.store import table
 from oodzoo.zoo import load_zoo

@@ -34,14 +34,8 @@ from oodzoo.extraction.distributed import (
 from oodzoo.extraction.engines import Work, Worker, WorkPart
 from oodzoo.extraction.extractor import planned_part
 from oodzoo.extraction.models import LoadedModel
-from oodzoo.extraction.outcome import (
-    Extraction,
-    ExtractionConfig,
-    ExtractionProgress,
-    PassTime,
-    Timing,
-    Timings,
-)
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig, ExtractionProgress, Timings
+from oodzoo.extraction.timing import PassTime, Timing
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.format import read_local
 from oodzoo.store.table import ImageIndex, SampleTable

@@ -21,13 +21,8 @@ from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError, absol
 from oodzoo.extraction.engines import Work, Worker
 from oodzoo.extraction.loop import ExtractionLoop
 from oodzoo.extraction.models import LoadedModel
-from oodzoo.extraction.outcome import (
-    Extraction,
-    ExtractionConfig,
-    ExtractionProgress,
-    PassTime,
-    Timing,
-)
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig, ExtractionProgress
+from oodzoo.extraction.timing import PassTime, Timing
 from oodzoo.store.format import MANIFEST
 from oodzoo.store.mirror import location, pulled, store_folder
 from oodzoo.store.table import segment_file

@@ -30,15 +30,8 @@ from oodzoo.extraction.forward import (
     run_forward,
 )
 from oodzoo.extraction.models import LoadedModel, member_name, network_of_member
-from oodzoo.extraction.outcome import (
-    Extraction,
-    ExtractionConfig,
-    ExtractionProgress,
-    PassTime,
-    how_on_cpu,
-    how_on_device,
-    time_passes,
-)
+from oodzoo.extraction.outcome import Extraction, ExtractionConfig, ExtractionProgress
+from oodzoo.extraction.timing import PassTime, how_on_cpu, how_on_device, time_passes
 from oodzoo.store.format import read_local
 from oodzoo.store.mirror import free_space
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
