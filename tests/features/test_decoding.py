@@ -75,7 +75,10 @@ def test_the_smallest_scale_with_twice_the_size(
 
 @pytest.mark.parametrize(
     ("size", "scale"),
-    [((500, 375), 1), ((1023, 1023), 1), ((1024, 1024), 2), ((4032, 3024), 4), ((8000, 6000), 8)],
+    [
+        *(((500, 375), 1), ((1023, 1023), 1), ((1024, 1024), 2), ((4032, 3024), 4)),
+        *(((8000, 6000), 8), ((2049, 2050), 4), ((4001, 2251), 4), ((2048, 1365), 2)),
+    ],
 )
 def test_photos(size: tuple[int, int], scale: int) -> None:
     """Of the usual size, and of 12 and 48 megapixels."""
@@ -115,6 +118,22 @@ def test_orientation_and_colours_are_those_of_the_whole_image(mode: str, orienta
     assert found.size == (whole.width // 4, whole.height // 4)
     expected = np.asarray(whole.reduce(4)).astype(float)
     assert abs(np.asarray(found) - expected).max() <= 6
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("fit", ["squash", "cover", "contain"])
+def test_sides_that_the_scale_does_not_divide(fit: Fit, orientation: int) -> None:
+    """The reduced image has a part of a pixel more, on the side that was below or at the right."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stripes = np.zeros((257, 129, 3), np.uint8)
+    stripes[-30:] = stripes[:, -30:] = 255
+    content = jpeg(Image.fromarray(stripes).resize((129 * 5, 257 * 5)), exif=exif)
+    geometry = Geometry((35, 35), (35, 35), fit, decode="reduced")
+    found = reduced(content, geometry)
+    assert (found.width * found.height) == -(-645 // 8) * -(-1285 // 8)
+    off = geometry.apply(found).astype(float) - geometry.apply(decode(content))
+    assert abs(off).mean() < 0.7
 
 
 def test_several_sizes_are_those_decoded_alone() -> None:

@@ -62,6 +62,33 @@ _SIDEWAYS = frozenset({_UPRIGHT[orientation] for orientation in (5, 6, 7, 8)})
 
 _SCALES = (1, 2, 4, 8)
 
+_SHOWN = "oodzoo"
+"""Key in the `info` of an image that was reduced while it was decoded."""
+
+
+class Shown(NamedTuple):
+    """What an image shows that was reduced while it was decoded.
+
+    A side that the scale does not divide has a part of a pixel more than the image of the file.
+
+    Attributes
+    ----------
+    size : tuple of int
+        Width and height of the whole upright image.
+    box : tuple of float
+        Left, top, right and bottom of the whole image in the reduced one.
+    """
+
+    size: tuple[int, int]
+    box: tuple[float, float, float, float]
+
+
+def shown(image: Image.Image) -> Shown | None:
+    """Return what a decoded image shows, if it was reduced."""
+    found = image.info.get(_SHOWN)
+    return found if isinstance(found, Shown) else None
+
+
 # libtiff would write about damaged files to stderr, beside the exception. On Windows, where it is a
 # part of Pillow, its functions are not found.
 with suppress(OSError, AttributeError):
@@ -161,7 +188,10 @@ def examine(content: bytes) -> ImageFacts:
 
 def _decode(content: bytes, reserved: ExitStack, reduction: Reduction) -> Image.Image:
     with _opened(content, reserved, reduction) as image:
-        return as_rgb(image)
+        rgb = as_rgb(image)
+        if _SHOWN in image.info:
+            rgb.info[_SHOWN] = image.info[_SHOWN]
+        return rgb
 
 
 @contextmanager
@@ -222,7 +252,26 @@ def _fit(image: Image.Image, limit: int, reduction: Reduction) -> int:
         raise Image.DecompressionBombError
     if scale > 1:
         image.draft(None, (width // scale, height // scale))
+        image.info[_SHOWN] = _shown(image, width, height, scale)
     return needed
+
+
+def _shown(image: Image.Image, width: int, height: int, scale: int) -> Shown:
+    """What a reduced image shows when it is upright: decoders add pixels at the right and below."""
+    method, (wide, high) = _turn(image), image.size
+    right, bottom = width / scale, height / scale
+    left, top = wide - right, high - bottom
+    turned = {
+        Image.Transpose.FLIP_LEFT_RIGHT: (left, 0.0, wide, bottom),
+        Image.Transpose.ROTATE_180: (left, top, wide, high),
+        Image.Transpose.FLIP_TOP_BOTTOM: (0.0, top, right, high),
+        Image.Transpose.TRANSPOSE: (0.0, 0.0, bottom, right),
+        Image.Transpose.ROTATE_270: (top, 0.0, high, right),
+        Image.Transpose.TRANSVERSE: (top, left, high, wide),
+        Image.Transpose.ROTATE_90: (0.0, left, bottom, wide),
+    }
+    size = (height, width) if method in _SIDEWAYS else (width, height)
+    return Shown(size, (0.0, 0.0, right, bottom) if method is None else turned[method])
 
 
 def as_rgb(image: Image.Image) -> Image.Image:

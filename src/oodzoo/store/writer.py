@@ -245,7 +245,8 @@ class StoreWriter:
 
     def _require_decoded_alike(self, name: str, old: ModelRecord, new: ModelRecord) -> None:
         """Reject images that are decoded otherwise than those that a model has features of."""
-        if old.decode != new.decode:
+        others = [key for key in IDENTITY if getattr(old, key) != getattr(new, key)]
+        if old.decode != new.decode and others == ["preprocessing"]:
             raise InputError(
                 f"model {name!r}: the store has its features of images decoded at "
                 f"{_SCALES[old.decode]}, now {_SCALES[new.decode]}; give --decode {old.decode} "

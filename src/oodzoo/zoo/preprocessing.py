@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.core.errors import InputError
-from oodzoo.data.pixels import explaining_errors
+from oodzoo.data.pixels import explaining_errors, shown
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
 Fit = Literal["squash", "cover", "contain"]
@@ -81,12 +81,13 @@ class Geometry:
             If the image cannot be resized, for example for lack of memory.
         """
         with explaining_errors():
-            width, height = self._size(*image.size)
+            size, box = shown(image) or (image.size, None)
+            width, height = self._size(*size)
             # Pillow resizes the rows first, and then the columns
             pixels = width * max(height, image.height)
             if pixels > _MAX_PIXELS or max(image.size) > _MAX_SIDE:
                 return np.asarray(_resize_centre(image, (width, height), self))
-            resized = image.resize((width, height), _FILTERS[self.interpolation])
+            resized = image.resize((width, height), _FILTERS[self.interpolation], box)
             return np.asarray(_centre(resized, self))
 
     def stated(self) -> dict[str, Any]:
