@@ -306,3 +306,27 @@ def test_a_store_keeps_the_selection(tmp_path: Path) -> None:
     same = select_features(arrays_of, source.models, method="paper")
     for model, inclusion in same.inclusion.items():
         np.testing.assert_allclose(paper.inclusion[model], inclusion, atol=1e-5)
+
+
+@pytest.mark.parametrize("score", ["unseen", "logme", "accuracy"])
+def test_two_domains_are_enough_for_the_best_models(score: str) -> None:
+    X, y, domains = problem(4)
+    source = ArraySource({"a": X[:, :4], "b": X[:, 4:]}, y, domains % 2)
+    assert select_features(source, top_k=1, score=score).models == ("a",)
+
+
+def test_groups_that_change_are_not_met_by_what_was_kept() -> None:
+    """Parts of a single domain, which keep groups whole, stand for domains."""
+    X, y, domains = problem(5)
+    groups = {
+        name: [f"{row // size}" for row in range(len(y))] for name, size in (("a", 2), ("b", 6))
+    }
+    sources = {
+        name: ArraySource({"a": X}, y, domains, groups=each) for name, each in groups.items()
+    }
+    keys = [
+        {contributions.groups_key(source, some) for source in sources.values()}
+        for some in (["0"], ["0", "1"])
+    ]
+    assert [len(each) for each in keys] == [2, 1]
+    assert contributions.groups_key(ArraySource({"a": X}, y, domains), ["0"]) == ""

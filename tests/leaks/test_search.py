@@ -181,15 +181,26 @@ def test_sketches_are_bounds_of_similarities_at_the_threshold() -> None:
 
 
 def test_a_sketch_only_where_it_is_cheaper(monkeypatch: pytest.MonkeyPatch) -> None:
-    space: Any = Drawn(3000, [])
+    n = 12_000
+    space: Any = Drawn(n, [])
     assert Sketch.if_cheaper(space, 3000, 0.5) is None  # soon done
     monkeypatch.setattr(search, "_SMALL", 0)
-    found = Sketch.if_cheaper(space, 3000, 0.5)
+    assert Sketch.if_cheaper(space, 3000, 0.5) is None  # sketches and probes cost more
+    found = Sketch.if_cheaper(space, n, 0.5)
     assert found is not None
     assert 512 <= found.cost < space.width
-    assert Sketch.if_cheaper(space, 3000, 0.05) is None  # most pairs would be candidates
+    assert Sketch.if_cheaper(space, n, 0.05) is None  # most pairs would be candidates
     space.width = 512
-    assert Sketch.if_cheaper(space, 3000, 0.5) is None
+    assert Sketch.if_cheaper(space, n, 0.5) is None
+
+
+def test_a_plan_counts_whole_rows_where_no_sketch_is_used() -> None:
+    """Images without a label are compared by whole rows with those that have one."""
+    labels = np.repeat(np.arange(-1, 9), 100)
+    plan = plan_pairs(labels, 1, budget=60_000, between=100)
+    cost = sum(t.pairs * (1 if t.columns is None else 100) for t in plan.tasks)
+    assert plan.scope == "part"
+    assert cost <= 60_000
 
 
 def test_near_duplicates_by_sketch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,9 +31,9 @@ from oodzoo.linear.selection.concatenation import (
     concatenated_samples,
     require_distinct,
 )
-from oodzoo.linear.selection.contributions import select_by_contribution
+from oodzoo.linear.selection.contributions import groups_key, select_by_contribution
 from oodzoo.ranking.constraints import TopK, one_top_k, restricted
-from oodzoo.ranking.ranker import model_orders, require_score
+from oodzoo.ranking.ranker import model_order, require_score
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.tasks import Kind
 
@@ -309,7 +309,7 @@ def _best(
 ) -> Sequence[str]:
     """The best models that together are within the limits, as many as asked for."""
     known = source if domains is None else source.only(domains)
-    ranked = model_orders(known, score=score, device=device)[None]
+    ranked = model_order(known, score=score, device=device)
     times = {model: source.facts(model).milliseconds for model in source.models}
     order = limits.best(ranked, times)
     return order if top_k is None else order[: one_top_k(top_k, known, order)]
@@ -325,7 +325,8 @@ def _by_contribution(
     # In an order of their own, so that the result does not depend on the order given.
     ordered, domains = sorted(models), sorted(domains)
     compute = functools.partial(select_by_contribution, source, ordered, domains, device, progress)
-    arrays = source.cached("selections", ordered, compute, domains=domains, settings="consistent")
+    settings = f"consistent{groups_key(source, domains, divided=2)}"
+    arrays = source.cached("selections", ordered, compute, domains=domains, settings=settings)
     ends = np.cumsum([source.facts(model).feature_dim for model in ordered])[:-1]
 
     def parts(array: NDArray[Any]) -> dict[str, NDArray[Any]]:

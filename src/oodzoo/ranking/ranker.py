@@ -244,7 +244,7 @@ def model_orders(
     """
     if score != "unseen" or SharedGroups(source):
         by_test = rank_for_test_domains(source, score=score, device=device)
-        return {None: rank(source, score=score, device=device).models} | {
+        return {None: model_order(source, score=score, device=device)} | {
             test: ranking.models for test, ranking in by_test.items()
         }
     require_classes_to_tell_apart(source)
@@ -256,6 +256,15 @@ def model_orders(
     tests[None] = scores_of(terms, normalised_weights(source.domains))
     names = np.array(source.models)
     return {test: names[np.lexsort((names, -found))].tolist() for test, found in tests.items()}
+
+
+def model_order(
+    source: FeatureSource, *, score: str = "unseen", device: str | None = None
+) -> list[str]:
+    """The models, best first, of all domains; two are enough."""
+    if score != "unseen" or SharedGroups(source):
+        return rank(source, score=score, device=device).models
+    return model_orders(source, device=device)[None]
 
 
 def require_score(name: str) -> None:

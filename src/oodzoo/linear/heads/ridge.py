@@ -50,7 +50,7 @@ from oodzoo.linear.heads.samples import (
 from oodzoo.tasks.classification import require_two_classes
 
 RIDGES = tuple(10.0**power for power in range(-3, 3))
-TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0)
+TEMPERATURES = tuple(2.0**power for power in range(5))
 SETTINGS = tuple(product(RIDGES, TEMPERATURES))
 """All pairs of a ridge and a temperature; the temperature changes fastest."""
 

@@ -26,6 +26,8 @@ evenly spaced part of each class and domain decides.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -105,8 +107,20 @@ def contributions(
         with blas_threads(n * widest, LARGE_PRODUCT):
             return _contributions(source, models, domains, backend(device))._asdict()
 
-    arrays = source.cached("contributions", models, compute, domains=domains, settings=_VERSION)
+    settings = f"{_VERSION}{groups_key(source, domains)}"
+    arrays = source.cached("contributions", models, compute, domains=domains, settings=settings)
     return Contributions(arrays["total"], arrays["best_class"])
+
+
+def groups_key(source: FeatureSource, domains: Sequence[str], *, divided: int = 1) -> str:
+    """A digest of the groups, if a domain is divided into parts, which keep them whole.
+
+    So is one of at most `divided` domains; empty without groups.
+    """
+    groups = groups_of(source, domains)
+    if len(domains) > divided or groups.count(None) == len(groups):
+        return ""
+    return f" {hashlib.sha256(json.dumps(groups).encode()).hexdigest()}"
 
 
 def _contributions(

@@ -5,7 +5,7 @@ Time and memory are bounded.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -254,6 +254,9 @@ _SIGMAS = 6
 _SMALL = 1e10
 """Multiplications of an exact search for which no sketch pays."""
 
+_MOST_CANDIDATES = 1 << 22
+"""Positions of candidates that wait to be compared by whole rows."""
+
 _CHECK = 16
 """Cost of a multiplication for a single pair, relative to one of a block."""
 
@@ -292,7 +295,7 @@ class Sketch:
         self._n_axes = axes.shape[1]
         self._base = np.hstack([axes, directions * np.float32(np.sqrt((width - len(axes.T)) / m))])
         self._margin = np.float32(np.sqrt(_SIGMAS / np.sqrt(m)))
-        short = self.rows(sample[:_NOISE_SAMPLE])
+        short = self.rows(sample[:: max(1, len(sample) // _NOISE_SAMPLE)])
         bounds = (short @ short.T)[np.triu_indices(len(short), 1)]
         share = float((bounds >= low).mean()) if bounds.size else 1.0
         self.cost = SKETCH + share * _CHECK * width
@@ -305,6 +308,8 @@ class Sketch:
             return None
         positions = np.sort(np.random.default_rng(1).choice(n, min(n, BLOCK), replace=False))
         sketch = cls(space.rows(positions), low)
+        # of each image: its sketch, and the comparison with the probes of its domain
+        sketch.cost += 2 * (SKETCH + min(PROBES, n)) * space.width / n
         return sketch if sketch.cost < space.width else None
 
     def rows(self, rows: Features) -> Features:
@@ -347,7 +352,12 @@ class PairPlan:
 
 
 def plan_pairs(
-    labels: NDArray[np.integer], width: float, scope: str = "auto", budget: float = BUDGET
+    labels: NDArray[np.integer],
+    width: float,
+    scope: str = "auto",
+    budget: float = BUDGET,
+    *,
+    between: float | None = None,
 ) -> PairPlan:
     """Choose the pairs of images to compare.
 
@@ -357,6 +367,8 @@ def plan_pairs(
         The class of each image; -1 for an image without a label.
     width : float
         Multiplications per pair.
+    between : float, optional
+        The same for pairs of an image without a label and one with a label.
     scope : {"auto", "all", "class"}
         All pairs; or those of one class and those with an image without a label. By default all
         pairs if they take at most `budget` multiplications, else those of a class, as many of
@@ -369,9 +381,13 @@ def plan_pairs(
     if scope == "all" or (scope == "auto" and everything.pairs * width <= budget):
         return everything
     by_class = PairPlan(_class_tasks(labels), "class")
-    if scope == "class" or by_class.pairs * width <= budget:
+
+    def cost(task: PairTask) -> float:
+        return task.pairs * (width if task.columns is None or between is None else between)
+
+    if scope == "class" or sum(map(cost, by_class.tasks)) <= budget:
         return by_class
-    return PairPlan(_part(by_class.tasks, budget / width), "part")
+    return PairPlan(_part(by_class.tasks, budget, cost), "part")
 
 
 def _class_tasks(labels: NDArray[np.integer]) -> list[PairTask]:
@@ -384,19 +400,19 @@ def _class_tasks(labels: NDArray[np.integer]) -> list[PairTask]:
     return [task for task in tasks if task.pairs]
 
 
-def _part(tasks: list[PairTask], most: float) -> list[PairTask]:
-    """Return random tasks of at most so many pairs; the last one has a sample of its images."""
+def _part(tasks: list[PairTask], most: float, cost: Callable[[PairTask], float]) -> list[PairTask]:
+    """Return random tasks of at most this cost; the last one has a sample of its images."""
     rng = np.random.default_rng(0)
     part = []
     for at in rng.permutation(len(tasks)):
         task = tasks[at]
-        if task.pairs > most:
-            share = np.sqrt(most / task.pairs)
+        if cost(task) > most:
+            share = np.sqrt(most / cost(task))
             columns = None if task.columns is None else _sample(task.columns, share, rng)
             part.append(PairTask(_sample(task.rows, share, rng), columns))
             break
         part.append(task)
-        most -= task.pairs
+        most -= cost(task)
     return part
 
 
@@ -513,10 +529,12 @@ class PairSearch:
                 likely = short[i] @ short[j].T >= low
                 first, second = np.nonzero(np.triu(likely, 1) if i == j else likely)
                 candidates.append(np.stack([first, second + j * BLOCK]))
+                if j == len(blocks) - 1 or sum(map(np.size, candidates)) > _MOST_CANDIDATES:
+                    first, second = np.concatenate(candidates, axis=1)
+                    candidates.clear()
+                    if len(first):
+                        self._check(rows, blocks.load(i), first, task.rows[second])
                 yield likely.size / (2 if i == j else 1)
-            first, second = np.concatenate(candidates, axis=1)
-            if len(first):
-                self._check(rows, blocks.load(i), first, task.rows[second])
 
     def _check(
         self, rows: Positions, loaded: Features, first: Positions, second: Positions

@@ -278,7 +278,7 @@ def similar_images(
     low = threshold if files is None else _limited(CANDIDATE_FLOOR, CANDIDATE_NOISE, space.noise)
     sketch = Sketch.if_cheaper(space, len(samples), low)
     cost = space.width if sketch is None else sketch.cost
-    plan = plan_pairs(samples.strata, cost, pairs, budget)
+    plan = plan_pairs(samples.strata, cost, pairs, budget, between=space.width)
     search = PairSearch(space, samples, low, threshold, sketch)
     search.run(plan, progress)
     everywhere = np.full(len(samples), threshold)
