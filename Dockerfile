@@ -2,7 +2,7 @@
 #
 #     docker build -t oodzoo .
 #     docker build -t oodzoo-timm --build-arg EXTRAS=timm,hf .
-#     docker run --rm -v "$PWD:/work" oodzoo run photos/ --zoo zoo.toml --out job/
+#     docker run --rm --user "$(id -u)" -e HOME=/tmp -v "$PWD:/work" oodzoo run photos/ --zoo zoo.toml --out job/
 FROM python:3.12-slim
 
 ARG EXTRAS=""

@@ -49,7 +49,8 @@ method : HOW
 precision
     Compute precision (PyTorch models): float32, bfloat16 or float16.
 protocol : HOW
-    How heads are trained: fast (logistic regression) or domainbed (DomainBed's random search).
+    How heads are trained: fast (ridge regression; logistic for several labels) or domainbed
+    (DomainBed's random search).
 published : DATASET
     Which data set this is (PACS, VLCS, OfficeHome, TerraIncognita or DomainNet), to show the
     results among published ones.
