@@ -267,7 +267,7 @@ def test_predictors_decode_as_their_features_were(photos: Path, zoo: Zoo, tmp_pa
     found: dict[Any, Any] = {}
     for how in ("reduced", "full"):
         store = oodzoo.extract(photos, zoo(), tmp_path / how, device="cpu", decode=how)
-        predictor = oodzoo.fit(store, choose="ensemble", top_k=2, device="cpu")
+        predictor = oodzoo.fit(store, choose="ensemble", top_k=2)
         predictor.save(tmp_path / f"{how} model")
         given = {
             model: np.concatenate([store.features(model, d) for d in store.domains])
